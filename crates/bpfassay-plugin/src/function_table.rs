@@ -53,7 +53,7 @@ pub struct Functions {
     is_sorted: bool,
     /// Loaded programs in the guest's last list, which comes after the phases of a run.
     programs: ProgramFunctions,
-    /// Loaded programs in the list before, from before the phases.
+    /// Loaded programs in the guest's list from before the phases of a run.
     before: ProgramFunctions,
     /// User-space code of processes, in the last list and the one before.
     user: [Processes; 2],
@@ -151,7 +151,7 @@ impl Functions {
         for &(page, instructions) in &window.user {
             add(self.of_user(page), instructions, 0, None);
         }
-        // A model does not divide user space.
+        // The model has one sum of misses for all of user space.
         add(Executed::User, 0, 0, window.user_misses);
         profile
     }

@@ -73,7 +73,7 @@ const PLACES: &[&str] = &[
     "/",
 ];
 
-/// Releases of a stranger's kernel.
+/// Releases that an untrusted build tree can name.
 const RELEASES: &[&str] = &[
     "1.0",
     "6.9.9-host",
