@@ -9,7 +9,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, MetricName, Target};
-use bpfassay_tool::finding::{Compared, FindingResult, NotCompared};
+use bpfassay_tool::finding::{Compared, FindingResult, FindingStatus, Kind, NotCompared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -164,6 +164,17 @@ impl CellResult {
     #[must_use]
     pub fn is_baseline(&self) -> bool {
         self.probe.is_baseline() && self.tool.is_none()
+    }
+
+    /// Tells why nothing shows that the tool loaded, although no run was refused; `None` if
+    /// something shows it, or if the cell has no tool.
+    #[must_use]
+    pub fn not_seen_to_load(&self) -> Option<&str> {
+        let findings = &self.tool_result.as_ref().filter(|_| matches!(self.attach, Attach::Attached { .. }))?.findings;
+        findings.iter().find_map(|finding| match &finding.status {
+            FindingStatus::NotEvaluated { reason } if finding.kind == Kind::DoesNotLoad => Some(&**reason),
+            _ => None,
+        })
     }
 
     /// Counts measured runs that lack a figure which the workload has to report. Selects the metric

@@ -146,6 +146,9 @@ fn evaluate(context: &DeriveContext<'_>, gate: &Gate, cell: &CellResult) -> Vec<
 }
 
 fn attach(cell: &CellResult) -> Evaluated {
+    if let Some(reason) = cell.not_seen_to_load() {
+        return Evaluated::new(Verdict::Inconclusive, format!("not seen to load: {reason}"));
+    }
     match &cell.attach {
         Attach::Baseline => Evaluated::new(Verdict::Inconclusive, "nothing to attach"),
         Attach::Attached { in_spite_of: None, .. } => Evaluated::new(Verdict::Pass, "attached"),

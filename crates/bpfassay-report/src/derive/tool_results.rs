@@ -237,21 +237,19 @@ fn has_sign(tool: &UnderTest) -> bool {
     matches!(tool.file.source, Source::Object(_)) || tool.file.ready != Ready::Started
 }
 
-/// Determines the outcome of the start of a running tool. A started process does not prove that
-/// programs are loaded, and loaded programs do not prove that they are attached. A link proves it,
-/// and so does any count.
+/// Determines the outcome of the start of a running tool. A started process, a line and an open
+/// port do not prove that programs are loaded, and loaded programs alone do not prove that they are
+/// attached. A link proves it, and so does any count.
 fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -> Start {
     let shows_all = match tool.file.ready {
         Ready::Line { .. } | Ready::Port(_) => true,
         Ready::Programs { .. } | Ready::Started => matches!(tool.file.source, Source::Object(_)),
     };
     let counted = readings.is_some_and(|readings| readings.samples.iter().any(|sample| sample.value != 0));
-    match shows_all {
+    let loaded = counted || !seen.programs.is_empty();
+    match loaded && shows_all {
         true => Start::Ready,
-        false => Start::Running {
-            loaded: counted || !seen.programs.is_empty(),
-            attached: counted || seen.links.is_some_and(|links| links > 0),
-        },
+        false => Start::Running { loaded, attached: counted || seen.links.is_some_and(|links| links > 0) },
     }
 }
 

@@ -100,7 +100,7 @@ impl AttachState {
         let (mut attached, mut refused, mut as_expected, mut unsteady) = (false, false, false, false);
         for cell in cells {
             match &cell.attach {
-                Attach::Attached { .. } => attached = true,
+                Attach::Attached { .. } => attached |= cell.not_seen_to_load().is_none(),
                 Attach::Refused { expected: true, .. } => as_expected = true,
                 Attach::Refused { .. } => refused = true,
                 Attach::Unsteady { .. } => unsteady = true,

@@ -24,10 +24,17 @@ use bpfassay_tool::{ToolFile, UnderTest};
 use crate::common::{contents_of, figures, not_supported};
 
 fn study() -> Study {
+    study_of("")
+}
+
+/// Creates the study with a tool whose file has the keys `start` in `[start]`.
+fn study_of(start: &str) -> Study {
     let mut study = bpfassay_study::load("load").unwrap();
-    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nbinary = { arch = 'x86_64', path = 'a' }\n\
-                [report]\njson-lines = {}\ncounting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'calls' }]\n";
-    let file = ToolFile::parse("t.toml", text).unwrap();
+    let text = format!(
+        "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nbinary = {{ arch = 'x86_64', path = 'a' }}\n[start]\n{start}\n\
+         [report]\njson-lines = {{}}\ncounting = 'interval'\nfigures = [{{ value = 'n', operations = 'read', unit = 'calls' }}]\n"
+    );
+    let file = ToolFile::parse("t.toml", &text).unwrap();
     study.test_tool(UnderTest::of(file)).unwrap();
     study
 }
@@ -76,6 +83,24 @@ fn programs_are_shown_in_the_order_in_which_they_were_loaded() {
     let runs: Vec<&str> = results.runs.iter().map(|run| run.record.run.as_str()).collect();
     assert_eq!(runs, ["x86_64_6.1_load_nfs4.2_1_r1_mine", "x86_64_6.12_load_nfs4.2_1_r1_mine"]);
     insta::assert_snapshot!(text(&results, Style::default()));
+}
+
+/// bpftrace 0.23 prints `attached_probes` before it attaches.
+#[test]
+fn a_line_of_a_tool_does_not_show_that_it_loaded() {
+    let of = |start: &str, programs: &[BpfObject]| {
+        let results = results_with(&study_of(start), programs, &[]);
+        let cell = results.cells.iter().find(|cell| cell.target.kernel == "6.12").unwrap();
+        let front = screen(&results, Screen { width: None, symbols: false });
+        (cell.not_seen_to_load().map(str::to_owned), front.contains("not seen"), front.contains(" yes"))
+    };
+    let program = [program(7, "on_read", None, 0)];
+    for start in ["ready = { line = 'attached' }", "ready = { port = 9100 }", "ready = { started = true }"] {
+        assert_eq!(of(start, &program), (None, false, true), "{start}");
+        let (reason, is_not_seen, is_yes) = of(start, &[]);
+        assert_eq!((is_not_seen, is_yes), (true, false), "{start}");
+        assert!(reason.unwrap().contains("neither the kernel nor any figure shows it"), "{start}");
+    }
 }
 
 #[test]

@@ -57,10 +57,7 @@ pub(super) fn draft(name: &str, named: &str, text: &str) -> ToolDraft {
             "script = {{ path = {}, interpreter = \"/usr/bin/bpftrace\", debian = {{ suite = \"trixie\", package = \"bpftrace\" }} }}",
             quoted(named)
         )],
-        start: vec![
-            "arguments = [\"-f\", \"json\", \"{script}\"]".to_owned(),
-            "ready = { line = '\"attached_probes\"' }".to_owned(),
-        ],
+        start: vec!["arguments = [\"-f\", \"json\", \"{script}\"]".to_owned()],
         report,
         figures,
     }

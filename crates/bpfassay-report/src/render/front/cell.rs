@@ -90,7 +90,9 @@ impl<'a> CellTexts<'a> {
             Some(_) => NOTHING.to_owned(),
             None => String::new(),
         };
-        let is_attached = cell.failures.is_empty() && matches!(cell.attach, Attach::Attached { in_spite_of: None, .. });
+        let is_attached = cell.failures.is_empty()
+            && cell.not_seen_to_load().is_none()
+            && matches!(cell.attach, Attach::Attached { in_spite_of: None, .. });
         let counts = self.counts(cell, state);
         MatrixRow {
             loads: Shown {
@@ -106,6 +108,9 @@ impl<'a> CellTexts<'a> {
         if let Some(mark) = first_failure(cell, remarks) {
             let is_of_host = cell.failures.iter().all(|failed| failed.failure.kind == FailureKind::Host);
             return format!("{} {mark}", if is_of_host { "host failure" } else { "FAILED" });
+        }
+        if let Some(reason) = cell.not_seen_to_load() {
+            return format!("not seen {}", remarks.mark(format!("nothing shows that it loaded: {reason}")));
         }
         let [yes, no] = if self.symbols { ["✔", "✘"] } else { ["yes", "no"] };
         match &cell.attach {

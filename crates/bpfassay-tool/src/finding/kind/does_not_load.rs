@@ -32,8 +32,8 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     }
 }
 
-/// Reason for not evaluating the start of a running tool without any sign of loading.
-pub(super) const NO_SIGN: &str = "its tool file names no sign of it, and neither does the kernel nor any figure";
+/// Reason for not evaluating the start of a running tool that says nothing of loading or attaching.
+pub(super) const NO_SIGN: &str = "neither the kernel nor any figure shows it";
 
 /// Reason for not evaluating loading or attaching if a tool never became ready. `message` is what
 /// was observed.
