@@ -225,7 +225,8 @@ pub(super) fn report(
             } else if let Some(why) = paused {
                 text.push_str(&format!("{why}{how_to_continue}\n"));
             } else if failed_by_host > 0 {
-                text.push_str(&format!("host failure: {failed_by_host} runs were not measured{how_to_continue}\n"));
+                let runs = if failed_by_host == 1 { "1 run was" } else { &format!("{failed_by_host} runs were") };
+                text.push_str(&format!("host failure: {runs} not measured{how_to_continue}\n"));
             }
             let is_bisect = judged.as_ref().is_some_and(Judged::is_bisect);
             if let Some(judged) = judged {
