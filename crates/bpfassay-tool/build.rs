@@ -1,28 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Generates the list of tool files that `src/bundled.rs` compiles in.
+//! Generates the lists of tool files and package files that `src/bundled.rs` compiles in.
 
-use std::{env, error::Error, fmt::Write, fs, path::PathBuf};
+use std::{
+    env,
+    error::Error,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("tools");
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let code = list("TOOL_FILES", &root.join("tools"))? + &list("PACKAGE_FILES", &root.join("packages"))?;
+    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("bundled.rs"), code)?;
+    Ok(())
+}
+
+/// Returns code for the constant `name`: the TOML files in `folder` as pairs of name and text.
+fn list(name: &str, folder: &Path) -> Result<String, Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", folder.display());
-    let mut tools = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))? {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "toml")
             && let Some(name) = path.file_stem().and_then(|name| name.to_str())
         {
-            tools.push((name.to_owned(), path));
+            files.push((name.to_owned(), path));
         }
     }
-    tools.sort();
-    let mut code = String::from("const TOOLS: &[(&str, &str)] = &[\n");
-    for (name, path) in &tools {
+    files.sort();
+    let mut code = format!("const {name}: &[(&str, &str)] = &[\n");
+    for (name, path) in &files {
         writeln!(code, "    ({name:?}, include_str!({path:?})),")?;
     }
     writeln!(code, "];")?;
-    let names: Vec<&String> = tools.iter().map(|(name, _)| name).collect();
-    writeln!(code, "const TOOL_NAMES: &[&str] = &{names:?};")?;
-    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("bundled.rs"), code)?;
-    Ok(())
+    Ok(code)
 }

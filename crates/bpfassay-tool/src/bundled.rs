@@ -1,16 +1,57 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool files compiled into this crate. The objects that they name are compiled into the
-//! bundled tracer. It loads them by name and reports their types (`bpfassay-tracer object
-//! --bundled`).
+//! The tools compiled into this crate: one tool file each (`tools/`), or a line of a package file
+//! (`packages/`).
+//!
+//! The objects that tool files name are compiled into the bundled tracer. The tracer loads them by
+//! name and reports their types (`bpfassay-tracer object --bundled`).
 
-// Defines `TOOLS` (pairs of name and text) and `TOOL_NAMES`, sorted by name, from tools/*.toml.
+use std::sync::LazyLock;
+
+use bpfassay_input::document::Invalid;
+
+use crate::{
+    file::{Source, ToolFile},
+    read::package_file,
+};
+
+// Defines `TOOL_FILES` and `PACKAGE_FILES`: pairs of name and text, sorted by name.
 include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
 
-/// Names of the bundled tools.
-pub const NAMES: &[&str] = TOOL_NAMES;
+/// The tools of all package files.
+static PROGRAMS: LazyLock<Result<Vec<ToolFile>, Invalid>> = LazyLock::new(|| {
+    let parse = |&(name, text): &(&str, &str)| package_file::parse(&format!("packages/{name}.toml"), text);
+    Ok(PACKAGE_FILES.iter().map(parse).collect::<Result<Vec<_>, _>>()?.concat())
+});
 
-/// Returns the text of the bundled tool file `name`.
-#[must_use]
-pub fn tool(name: &str) -> Option<&'static str> {
-    TOOLS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+/// Names of the tools with a tool file each, sorted.
+pub fn with_files() -> impl Iterator<Item = &'static str> {
+    TOOL_FILES.iter().map(|(name, _)| *name)
+}
+
+/// The tools of package files, by package and then by name.
+///
+/// # Errors
+/// [`Invalid`] if a package file is invalid, which a test excludes.
+pub fn of_packages() -> Result<&'static [ToolFile], Invalid> {
+    PROGRAMS.as_deref().map_err(Invalid::clone)
+}
+
+/// Names of all bundled tools. Without the tools of package files, if one of these files is invalid.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    with_files().chain(PROGRAMS.iter().flatten().map(|tool| &*tool.name))
+}
+
+/// Returns the bundled tool `name`, if there is one.
+///
+/// # Errors
+/// [`Invalid`] if its file is invalid, which a test excludes.
+pub fn tool(name: &str) -> Result<Option<ToolFile>, Invalid> {
+    let Some((_, text)) = TOOL_FILES.iter().find(|(known, _)| *known == name) else {
+        return Ok(of_packages()?.iter().find(|tool| tool.name == name).cloned());
+    };
+    let mut file = ToolFile::parse(&format!("bundled tool {name}"), text)?;
+    if let Source::Object(objects) = &mut file.source {
+        objects.iter_mut().for_each(|object| object.bundled = true);
+    }
+    Ok(Some(file))
 }

@@ -12,12 +12,10 @@ use crate::readings::ReadingsError;
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// The name is neither a bundled tool nor a file.
-    #[error("no tool `{name}`: bundled tools are {bundled}{nearest}; for a file, give its path")]
+    #[error("no tool `{name}`{nearest}; `bpfassay list tools` lists the bundled tools; for a file, give its path")]
     Unknown {
         /// The name that was given.
         name: String,
-        /// The bundled names, separated by commas.
-        bundled: String,
         /// A suggestion that begins with `; `, or nothing.
         nearest: String,
     },

@@ -7,6 +7,7 @@
 )]
 
 mod contents_keys;
+pub(crate) mod package_file;
 mod places;
 mod report_keys;
 
@@ -65,19 +66,14 @@ impl LoadedFile {
 /// if the file cannot be read; [`ToolError::IsTool`] for an ELF file; the errors of
 /// [`ToolFile::parse`].
 pub fn load(name: &str) -> Result<LoadedFile, ToolError> {
-    if let Some(text) = bundled::tool(name) {
-        let mut file = ToolFile::parse(&format!("bundled tool {name}"), text)?;
-        if let Source::Object(objects) = &mut file.source {
-            objects.iter_mut().for_each(|object| object.bundled = true);
-        }
+    if let Some(file) = bundled::tool(name)? {
         return Ok(LoadedFile { file, folder: None });
     }
     let path = Path::new(name);
     if !is_file_name(name) {
         return Err(ToolError::Unknown {
             name: name.chars().take(64).collect(),
-            bundled: bundled::NAMES.join(", "),
-            nearest: suggestion(name, bundled::NAMES.iter().copied()),
+            nearest: suggestion(name, bundled::names()),
         });
     }
     let file = bpfassay_input::open(path).map_err(ToolError::read(path))?;
@@ -123,14 +119,15 @@ impl ToolFile {
         let source = root.need("source", |field| source(field, SOURCES, &["files"], true));
         let files = root.need("source", |field| field.table()?.or("files", Vec::new(), files));
         let is_object = root.get("source").is_some_and(|source| source.has("object"));
-        let default = StartPart {
-            arguments: Vec::new(),
-            environment: BTreeMap::new(),
-            needs: Vec::new(),
-            ready: if is_object { Ready::Started } else { Ready::Programs { count: 1, named: None } },
-            deadline_ms: DEADLINE_MS,
-        };
-        let start = root.or("start", default.clone(), |field| start(field, default, is_object));
+        let mut default = StartPart::of_programs();
+        if is_object {
+            default.ready = Ready::Started;
+        }
+        let start = root.or("start", default.clone(), |field| {
+            let section = field.table()?;
+            section.only(START_KEYS);
+            start_part(&section, default, is_object)
+        });
         let stop = root.or("stop", Stop::default(), stop);
         let report = root.optional("report", |field| report_keys::read(field, is_object));
         let (name, description) = tool?;
@@ -162,9 +159,24 @@ struct StartPart {
     deadline_ms: u64,
 }
 
-fn start(field: &Field<'_, '_>, default: StartPart, is_object: bool) -> Result<StartPart, Reported> {
-    let section = field.table()?;
-    section.only(&["arguments", "environment", "needs", "ready", "deadline"]);
+impl StartPart {
+    /// The defaults for programs.
+    const fn of_programs() -> Self {
+        Self {
+            arguments: Vec::new(),
+            environment: BTreeMap::new(),
+            needs: Vec::new(),
+            ready: Ready::Programs { count: 1, named: None },
+            deadline_ms: DEADLINE_MS,
+        }
+    }
+}
+
+/// The keys of `[start]`.
+const START_KEYS: &[&str] = &["arguments", "environment", "needs", "ready", "deadline"];
+
+/// Reads the keys of `[start]` from `section`.
+fn start_part(section: &Section<'_, '_>, default: StartPart, is_object: bool) -> Result<StartPart, Reported> {
     let arguments = section.or("arguments", default.arguments, |field| match is_object {
         true => Err(field.error("a bare object is not started with arguments")),
         false => arguments(field),

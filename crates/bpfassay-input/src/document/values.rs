@@ -324,7 +324,14 @@ impl<'d, 'i> Field<'d, 'i> {
     /// The value is not a string of 1 to 40 of the characters `a-z`, `0-9`, `-` and `.`, or it
     /// begins with `-` or `.`.
     pub fn short_name(&self) -> Result<String, Reported> {
-        let text = self.text()?;
+        self.check_short_name(self.text()?)
+    }
+
+    /// Checks `text`, such as the key of the value, in the same way as [`Self::short_name`].
+    ///
+    /// # Errors
+    /// [`Reported`] if `text` is not such a name.
+    pub fn check_short_name(&self, text: &str) -> Result<String, Reported> {
         let valid = (1..=40).contains(&text.len())
             && text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
             && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.'));

@@ -116,7 +116,7 @@ pub(super) fn warn_of_dropped(arch: Arch, wanted: &WantedPackages, detail: &str)
 /// None in a released program, because tests check the bundled tool files.
 pub(crate) fn bundled_packages() -> Result<BTreeSet<(String, String, Arch)>> {
     let mut all = BTreeSet::new();
-    for name in bundled::NAMES {
+    for name in bundled::names() {
         let tool = bpfassay_tool::load(name).map_err(|error| refuse(name, error.to_string()))?;
         for &arch in Arch::ALL {
             for (_, from) in tool.file.source.packages(arch) {

@@ -68,7 +68,7 @@ fn values(argument: &Arg, kernels: &[&'static str]) -> Option<Vec<&'static str>>
         (_, "CLOCK") => Clock::NAMES.iter().map(|(name, _)| *name).collect(),
         (_, "ACCESS") => Operation::ALL.iter().map(|operation| operation.name()).collect(),
         ("study", _) => or_files(bpfassay_study::bundled_studies::NAMES),
-        ("tool" | "tools", _) => or_files(bpfassay_tool::bundled::NAMES),
+        ("tool" | "tools", _) => or_files(&bpfassay_tool::bundled::names().collect::<Vec<_>>()),
         _ => return None,
     })
 }

@@ -14,6 +14,10 @@ use bpfassay_report::render::wrap::push_wrapped;
 use bpfassay_results::{Again, JournalContents, fingerprint::fingerprint, journal::FILE_NAME, plain};
 use bpfassay_runner::DEFAULT_RESULTS;
 use bpfassay_study::Shard;
+use bpfassay_tool::{
+    ToolFile, bundled,
+    file::{Debian, Source},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -45,7 +49,27 @@ pub(crate) fn studies(arguments: &cli::Bundled) -> CommandOutcome {
 /// The errors of [`studies`].
 pub(crate) fn tools(arguments: &cli::Bundled) -> CommandOutcome {
     let describe = |name: &str| bpfassay_tool::load(name).map(|tool| tool.file.description);
-    print_named(&described(bpfassay_tool::bundled::NAMES, describe)?, arguments.json)
+    if arguments.json {
+        let names: Vec<_> = bundled::names().collect();
+        return print_named(&described(&names, describe)?, true);
+    }
+    let names: Vec<_> = bundled::with_files().collect();
+    print_named(&described(&names, describe)?, false)?;
+    let of_packages = bundled::of_packages().map_err(|error| CommandFailure::new(INTERNAL, error))?;
+    let mut text = String::new();
+    for programs in of_packages.chunk_by(|one, next| package(one) == package(next)) {
+        let names: Vec<&str> = programs.iter().map(|tool| &*tool.name).collect();
+        text.push_str(&format!("\n{}:\n", programs.first().map(package).unwrap_or_default()));
+        push_wrapped(&mut text, &format!("    {}", names.join(", ")), super::terminal_width());
+    }
+    super::print(&text)?;
+    Ok(SUCCESS)
+}
+
+/// Returns the name and suite of the package that has `tool`.
+fn package(tool: &ToolFile) -> String {
+    let Source::Debian(list) = &tool.source else { return String::new() };
+    list.first().map(|Debian { from, .. }| format!("{} ({})", from.package, from.suite)).unwrap_or_default()
 }
 
 /// Reads the descriptions of bundled files.
@@ -236,7 +260,7 @@ mod tests {
         }
         let of = |name: &&'static str| bpfassay_study::load(name).unwrap().description;
         assert!(bpfassay_study::bundled_studies::NAMES.iter().map(of).all(|text| !text.is_empty()));
-        let of = |name: &&'static str| bpfassay_tool::load(name).unwrap().file.description;
-        assert!(bpfassay_tool::bundled::NAMES.iter().map(of).all(|text| !text.is_empty()));
+        let of = |name: &'static str| bpfassay_tool::load(name).unwrap().file.description;
+        assert!(bundled::names().map(of).all(|text| !text.is_empty()));
     }
 }
