@@ -3,11 +3,11 @@
 
 pub(crate) mod boot_nodes;
 pub(crate) mod counting;
-pub(crate) mod host_setup;
-pub(crate) mod joint_report;
+pub mod host_setup;
+pub mod joint_report;
 pub(crate) mod loaded_plugin;
-pub(crate) mod run_context;
-pub(crate) mod running_boot;
+pub mod run_context;
+pub mod running_boot;
 pub(crate) mod study_nodes;
-pub(crate) mod sum;
-pub(crate) mod tally;
+pub mod sum;
+pub mod tally;

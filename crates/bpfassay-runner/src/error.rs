@@ -186,39 +186,6 @@ pub enum Error {
     /// A temporary directory cannot be created.
     #[error("cannot make a temporary directory")]
     Temporary(#[source] std::io::Error),
-    /// No study supports the architecture of this machine.
-    #[error("studies cannot be executed on this machine")]
-    Machine(#[from] bpfassay_protocol::UnknownName),
-    /// A program is missing on this machine.
-    #[error("there is no executable {0} in PATH")]
-    NoProgram(&'static str),
-    /// A program of this machine cannot be started.
-    #[error("cannot start {}", path.display())]
-    Program {
-        /// The program.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The named directory is not a mount point. The figures would include everything that others
-    /// do on the mount around it.
-    #[error(
-        "{} is no mount point: it lies on the {file_system} that is mounted at {}",
-        path.display(),
-        mount.display()
-    )]
-    NoMountPoint {
-        /// The directory, without symbolic links.
-        path: PathBuf,
-        /// The mount that contains the directory.
-        mount: PathBuf,
-        /// The file system type of that mount.
-        file_system: String,
-    },
-    /// The mounts of this machine are unknown.
-    #[error("cannot read /proc/self/mountinfo, which shows what is mounted on this machine")]
-    NoMountInfo(#[source] std::io::Error),
     /// Another build of this program began the run. Figures of two builds must not be mixed.
     #[error("this run was measured by another program: bpfassay {began}, and this is bpfassay {this}")]
     OtherProgram {
@@ -226,15 +193,6 @@ pub enum Error {
         began: String,
         /// Version and digest of this program.
         this: String,
-    },
-    /// The file system under test is not mounted.
-    #[error("cannot use {} as the mount of the file system under test", path.display())]
-    Mount {
-        /// The directory.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
     },
 }
 

@@ -12,9 +12,8 @@
 //!
 //! [`Interrupted`] continues a run, and [`Verification`] repeats one. A [`Merge`] merges the
 //! results of shards, and a [`Submission`] has Slurm measure shards. A [`Like`] has the testbed of
-//! results, and a [`Bundling`] writes its guests to one file. A [`ThisMachine`] measures without
-//! guests. Use [`examine_host`] to check this host, and [`install_packages`] to install what it
-//! lacks.
+//! results, and a [`Bundling`] writes its guests to one file. Use [`examine_host`] to check this
+//! host, and [`install_packages`] to install what it lacks.
 //!
 //! An [`Observer`] receives progress, and an [`EventObserver`] turns it into the documented events.
 //! Every error is an [`Error`].
@@ -25,31 +24,30 @@
 //!
 //! The modules, each with those below it:
 //!
-//! - `sessions`: the steps above. `here` measures without guests, `slurm` and `merge` handle
-//!   shards.
+//! - `sessions`: the steps above. `slurm` and `merge` handle shards.
 //! - `this_host`: QEMU, the cache and the accelerator of this host.
 //! - `blocks`: guests in parallel, one block from its first to its last boot, the store of blocks.
-//! - `boot`: one boot, its several guests, and their machines and jobs.
-//! - `decisions`: pure functions. They decide what a boot showed, who is to blame for its end, what
-//!   the next boot does, and whether whole classes of blocks fail alike.
+//! - [`boot`]: one boot, its several guests, and their machines and jobs.
+//! - [`decisions`]: pure functions. They decide what a boot showed, who is to blame for its end,
+//!   what the next boot does, and whether whole classes of blocks fail alike.
 //!
-//! Other crates drive QEMU (bpfassay-vm), make guests (bpfassay-testbed), interpret figures
-//! (bpfassay-report), and ask questions, print and set exit codes (the command).
+//! Other crates drive QEMU (bpfassay-vm), make guests (bpfassay-testbed), measure without guests
+//! (bpfassay-here, with parts of [`boot`] and [`decisions`]), interpret figures (bpfassay-report),
+//! and ask questions, print and set exit codes (the command).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod blocks;
-mod boot;
-mod decisions;
+pub mod boot;
+pub mod decisions;
 mod error;
 mod events;
-mod here;
 mod merge;
 mod observer;
 mod planned_targets;
 mod sessions;
-mod slurm;
+pub mod slurm;
 mod this_host;
 
 pub use blocks::block_store::{BlockReuse, BlockStore, BlockStoreError, NotAStorePlace, StoreKey, StorePlace};
@@ -61,10 +59,6 @@ pub use boot::{
 };
 pub use error::Error;
 pub use events::{EventObserver, EventSink, stage_event, timings_event};
-pub use here::{
-    AllocationError, AllocationRequest, Cluster, HereSelection, NodeError, Placement, ThisMachine, on_first_node, rank,
-    relay, relay_of, stand,
-};
 pub use merge::{Merge, MergeError};
 pub use observer::{Happening, Observer};
 pub use sessions::{
@@ -72,9 +66,9 @@ pub use sessions::{
     plan_testbed::{Parts, ShellUse, Testbed, missing_parts},
     same_guests::Bundling,
     session::Session,
-    study_selection::{StudyChange, StudySelection},
+    study_selection::{StudyChange, StudySelection, interfaces_of, test_tools},
     verification::{Verification, VerifyOutcome},
-    work::{DEFAULT_RESULTS, Interrupted, PlannedWork, conclude, conclude_in},
+    work::{DEFAULT_RESULTS, Interrupted, PlannedWork, check_ids, conclude, conclude_in},
 };
 pub use slurm::{SlurmError, SlurmEvent, SlurmJob, SlurmProgress, Submission, WrongJob};
 pub use this_host::{

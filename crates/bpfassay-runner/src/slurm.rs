@@ -20,14 +20,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::queue::is_without_controller;
-pub use self::{
-    queue::SlurmProgress,
-    slurm_job::{SlurmJob, WrongJob},
-};
 use self::{
     queue::{JobAnswer, submitted},
     slurm_job::{JobRecord, RECORD, SCRIPT, elements},
+};
+pub use self::{
+    queue::{SlurmProgress, is_without_controller},
+    slurm_job::{SlurmJob, WrongJob},
 };
 use bpfassay_results::OpenDirectory;
 use bpfassay_study::{Plan, Shard};
@@ -38,7 +37,7 @@ use crate::merge::{Merge, MergeError};
 const MAX_RECORD: u64 = 1 << 20;
 /// How long a controller can be unreachable. A restarted controller is reachable again within a
 /// minute.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 /// Why a study cannot be measured as an array job.
 #[derive(Debug, thiserror::Error)]
 pub enum SlurmError {

@@ -86,6 +86,15 @@ impl CommandFailure {
         }
     }
 
+    /// Reports `error` with its causes under `code`, and `help` if there is one. If the host lacks
+    /// descriptors or memory, that help is shown in place of `help`.
+    fn helped(code: u8, help: Option<&'static str>, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        match (help, want_of_host(&error)) {
+            (Some(help), None) => Self { code, report: miette::Report::new(Helped { error, help }) },
+            _ => Self::new(code, error),
+        }
+    }
+
     /// Reports something that could not be made ready.
     pub(crate) fn infrastructure(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::new(INFRASTRUCTURE, error)
@@ -125,7 +134,7 @@ impl From<bpfassay_runner::Error> for CommandFailure {
             Error::Results(_) | Error::Vm(_) | Error::Runner(_) => (INFRASTRUCTURE, None),
             Error::HostSetup(_) | Error::Json(_) | Error::Catalogue(_) | Error::NoParts => (INTERNAL, None),
             Error::ToolRefused { .. } | Error::Kernel(_) | Error::Ior(_) => (USAGE, None),
-            Error::Machine(_) | Error::CommandLine(_) => (USAGE, None),
+            Error::CommandLine(_) => (USAGE, None),
             Error::ToolUnknown { .. } => {
                 usage("begin again in another directory, with --tool, or leave out what makes other guests")
             }
@@ -170,23 +179,33 @@ impl From<bpfassay_runner::Error> for CommandFailure {
             Error::NothingComplete => usage("continue it first: bpfassay run --resume DIR"),
             Error::VerifyHost(_) => infrastructure("see the messages above; then verify again"),
             Error::Temporary(_) => infrastructure("free some space there"),
-            Error::NoProgram(_) => infrastructure(
-                "put it into PATH: the guests' programs of the cache or of the flake (packages payload-ARCH) will do",
-            ),
-            Error::Program { .. } => infrastructure("put programs of this bpfassay, for this machine, into PATH"),
-            Error::NoMountPoint { .. } => usage(
-                "name that mount point with --mount, or mount the file system that is to be measured (mount --bind DIR DIR makes a directory a mount point)",
-            ),
-            Error::NoMountInfo(_) => infrastructure("mount proc at /proc"),
             Error::OtherProgram { .. } => {
                 usage("continue it with the bpfassay that began it, or begin again in another directory")
             }
-            Error::Mount { .. } => usage("--mount names the directory where the file system under test is mounted"),
         };
-        match (help, want_of_host(&error)) {
-            (Some(help), None) => Self { code, report: miette::Report::new(Helped { error, help }) },
-            _ => Self::new(code, error),
-        }
+        Self::helped(code, help, error)
+    }
+}
+
+impl From<bpfassay_here::HereError> for CommandFailure {
+    fn from(error: bpfassay_here::HereError) -> Self {
+        use bpfassay_here::HereError;
+        let usage = |help: &'static str| (USAGE, Some(help));
+        let infrastructure = |help: &'static str| (INFRASTRUCTURE, Some(help));
+        let (code, help) = match error {
+            HereError::Runner(error) => return error.into(),
+            HereError::Machine(_) => (USAGE, None),
+            HereError::NoProgram(_) => infrastructure(
+                "put it into PATH: the guests' programs of the cache or of the flake (packages payload-ARCH) will do",
+            ),
+            HereError::Program { .. } => infrastructure("put programs of this bpfassay, for this machine, into PATH"),
+            HereError::NoMountPoint { .. } => usage(
+                "name that mount point with --mount, or mount the file system that is to be measured (mount --bind DIR DIR makes a directory a mount point)",
+            ),
+            HereError::NoMountInfo(_) => infrastructure("mount proc at /proc"),
+            HereError::Mount { .. } => usage("--mount names the directory where the file system under test is mounted"),
+        };
+        Self::helped(code, help, error)
     }
 }
 

@@ -250,7 +250,7 @@ const MODELLING: u32 = 4;
 const ATTACH_ORDER: &str = "--attach-order";
 
 /// Returns the deadlines of `study` for the supervisor, in whole seconds of the host.
-pub(crate) fn deadlines(study: &Study) -> GuestDeadlines {
+pub fn deadlines(study: &Study) -> GuestDeadlines {
     let seconds = |milliseconds: u64| Some(milliseconds.div_ceil(1000));
     let deadlines = GuestDeadlines {
         boot: seconds(study.deadlines.boot_ms),
@@ -288,7 +288,7 @@ fn seed(study: &Study, block: &Block) -> u64 {
 
 /// Returns the specification of `run` for the guest. If addresses vary, it also has the order in
 /// which to hook functions, which decides where the kernel puts programs and maps.
-pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
+pub fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
     let mut spec = run.spec.clone();
     let is_given = spec.tracer_arguments.iter().any(|argument| argument.starts_with(ATTACH_ORDER));
     if !spec.probe.is_baseline() && study.guest.addresses != Addresses::Fixed && !is_given {

@@ -7,7 +7,7 @@ use bpfassay_results::{NodeFacts, NodeRun};
 
 /// A joint report of all nodes.
 #[derive(Debug, PartialEq)]
-pub(crate) enum JointReport {
+pub enum JointReport {
     /// All nodes are ready.
     Ready {
         /// The facts of the first node.
@@ -21,10 +21,11 @@ pub(crate) enum JointReport {
 
 /// A run that all nodes have ended.
 #[derive(Debug, PartialEq)]
-pub(crate) struct RunTogether {
-    pub(crate) run: String,
+pub struct RunTogether {
+    /// The id of the run.
+    pub run: String,
     /// The sums, if all nodes have measured the run.
-    pub(crate) outcome: RunOutcome,
+    pub outcome: RunOutcome,
     /// The figures of each node; empty unless all have measured the run.
-    pub(crate) nodes: Vec<NodeRun>,
+    pub nodes: Vec<NodeRun>,
 }

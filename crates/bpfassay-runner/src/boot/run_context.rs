@@ -21,15 +21,19 @@ use crate::{
 pub const LOGS: &str = "logs";
 
 /// Shared state of the execution of all blocks.
-pub(crate) struct RunContext<'a> {
-    pub(crate) study: &'a Study,
+pub struct RunContext<'a> {
+    /// The study of the blocks.
+    pub study: &'a Study,
     /// The directory of logs in the results directory.
-    pub(crate) logs: &'a OpenDirectory,
-    pub(crate) journal: &'a Mutex<Journal>,
-    pub(crate) observer: &'a dyn Observer,
-    pub(crate) cancel: &'a CancellationToken,
+    pub logs: &'a OpenDirectory,
+    /// The journal that records events.
+    pub journal: &'a Mutex<Journal>,
+    /// Receives the progress.
+    pub observer: &'a dyn Observer,
+    /// Ends the execution early when it is cancelled.
+    pub cancel: &'a CancellationToken,
     /// Also receives every entry of a block that a store can keep.
-    pub(crate) recorded: Option<&'a Mutex<Vec<JournalEntry>>>,
+    pub recorded: Option<&'a Mutex<Vec<JournalEntry>>>,
 }
 
 /// Why the whole execution must end.
@@ -90,7 +94,7 @@ impl RunContext<'_> {
 ///
 /// # Errors
 /// [`RunnerError::Directory`] if the directory cannot be created, or a symbolic link has its name.
-pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, RunnerError> {
+pub fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, RunnerError> {
     let what = directory.path().join(LOGS).display().to_string();
     directory.make_directory(LOGS).map_err(|source| RunnerError::Directory { what, source })
 }

@@ -27,14 +27,19 @@ use crate::{
 };
 
 /// A boot in progress.
-pub(crate) struct RunningBoot<'a> {
-    pub(crate) context: &'a RunContext<'a>,
-    pub(crate) block: &'a Block,
-    pub(crate) plan: BootPlan,
+pub struct RunningBoot<'a> {
+    /// The state that all blocks share.
+    pub context: &'a RunContext<'a>,
+    /// The block that the boot belongs to.
+    pub block: &'a Block,
+    /// The number and the runs of the boot.
+    pub plan: BootPlan,
     /// The console log, relative to the results directory.
-    pub(crate) log: String,
-    pub(crate) seen: ObservedBoot,
-    pub(crate) since: Instant,
+    pub log: String,
+    /// The observations so far.
+    pub seen: ObservedBoot,
+    /// When the boot began.
+    pub since: Instant,
     /// A failure of the guest after everything was done. It changes nothing.
     pub(crate) after_done: Option<RunFailure>,
     /// The counts of QEMU's plugin, if one is loaded.
@@ -49,7 +54,9 @@ pub(crate) struct RunningBoot<'a> {
 }
 
 impl<'a> RunningBoot<'a> {
-    pub(crate) fn new(context: &'a RunContext<'a>, block: &'a Block, plan: BootPlan, tally: &'a mut Tally) -> Self {
+    /// Creates the boot `plan` of `block`, which has not begun. The outcomes of its runs go to
+    /// `tally`.
+    pub fn new(context: &'a RunContext<'a>, block: &'a Block, plan: BootPlan, tally: &'a mut Tally) -> Self {
         let mut this = Self {
             context,
             block,
@@ -82,21 +89,25 @@ impl<'a> RunningBoot<'a> {
     ///
     /// # Errors
     /// The system's error if the old file cannot be removed or the new one cannot be created.
-    pub(crate) fn make_log(&self, log: &str) -> io::Result<File> {
+    pub fn make_log(&self, log: &str) -> io::Result<File> {
         self.context.logs.create(log.rsplit('/').next().unwrap_or(log))
     }
 
     /// Returns the stem of this boot's file names.
-    pub(crate) fn name(&self) -> String {
+    #[must_use]
+    pub fn name(&self) -> String {
         format!("{}_boot{}", self.block.id, self.plan.boot)
     }
 
-    pub(crate) fn now(&self) -> Now {
+    /// Returns the present instant.
+    #[must_use]
+    pub fn now(&self) -> Now {
         Now { unix_ms: unix_ms(), boot_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX) }
     }
 
     /// Returns whether all runs have ended and the agent has reported this.
-    pub(crate) fn is_done(&self) -> bool {
+    #[must_use]
+    pub fn is_done(&self) -> bool {
         self.seen.done && self.seen.is_whole(&self.plan)
     }
 
@@ -113,7 +124,7 @@ impl<'a> RunningBoot<'a> {
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written.
-    pub(crate) fn started(&self, command: Vec<String>) -> Result<(), BlockError> {
+    pub fn started(&self, command: Vec<String>) -> Result<(), BlockError> {
         let started = BlockStarted {
             block: self.block.id.clone(),
             boot: self.plan.boot,
@@ -131,7 +142,7 @@ impl<'a> RunningBoot<'a> {
     }
 
     /// Keeps the parts of each node, and returns the report as a single guest's message.
-    pub(crate) fn message_of(&mut self, together: JointReport) -> GuestMessage {
+    pub fn message_of(&mut self, together: JointReport) -> GuestMessage {
         match together {
             JointReport::Ready { facts, nodes } => {
                 self.node_facts = nodes;
@@ -148,7 +159,7 @@ impl<'a> RunningBoot<'a> {
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written.
-    pub(crate) fn handle_message(&mut self, message: GuestMessage) -> Result<Option<String>, BlockError> {
+    pub fn handle_message(&mut self, message: GuestMessage) -> Result<Option<String>, BlockError> {
         let now = self.now();
         match message {
             GuestMessage::Ready(facts) => {
@@ -237,7 +248,7 @@ impl<'a> RunningBoot<'a> {
         self.record(RunRecord { nodes, ..record })
     }
 
-    /// Records the conclusions of the finished boot, the verdict last.
+    /// Like [`Self::concluded_with`], without runs whose records count in an incomplete boot.
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written.
@@ -245,11 +256,12 @@ impl<'a> RunningBoot<'a> {
         self.concluded_with(conclusion, notes, Vec::new())
     }
 
-    /// Like [`Self::concluded`], but the records of `kept` count even in an incomplete boot.
+    /// Records the conclusions of the finished boot, the verdict last. The records of the runs `kept`
+    /// count even if the boot is incomplete.
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written.
-    pub(crate) fn concluded_with(
+    pub fn concluded_with(
         &mut self,
         conclusion: BootConclusion,
         notes: Vec<String>,

@@ -21,7 +21,7 @@ type SumKey = (Device, u64, Operation, Option<Variant>);
 ///
 /// # Errors
 /// There is no node, or a node's counters have other phases or another configuration.
-pub(crate) fn figures(nodes: &[NodeRun]) -> Result<RunFigures, String> {
+pub fn figures(nodes: &[NodeRun]) -> Result<RunFigures, String> {
     let Some(first) = nodes.first() else { return Err("no node measured".to_owned()) };
     let names = |figures: &RunFigures| -> Vec<(String, u32, u32)> {
         figures.phases.iter().map(|phase| (phase.name.clone(), phase.test, phase.repetition)).collect()

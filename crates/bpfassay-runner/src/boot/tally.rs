@@ -24,7 +24,7 @@ pub struct PoolSummary {
 
 impl PoolSummary {
     /// Adds the numbers of `part`.
-    pub(crate) fn add(&mut self, part: &Self) {
+    pub fn add(&mut self, part: &Self) {
         self.measured += part.measured;
         self.refused += part.refused;
         self.failed += part.failed;
@@ -34,7 +34,7 @@ impl PoolSummary {
 
 /// Counts the outcomes of the runs, by each run's last record.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     runs: BTreeMap<String, TalliedOutcomes>,
 }
 
@@ -55,7 +55,9 @@ impl Tally {
         self.runs.insert(record.run.clone(), came);
     }
 
-    pub(crate) fn summary(&self) -> PoolSummary {
+    /// Counts the runs of each outcome.
+    #[must_use]
+    pub fn summary(&self) -> PoolSummary {
         let mut summary = PoolSummary::default();
         for came in self.runs.values() {
             match came {

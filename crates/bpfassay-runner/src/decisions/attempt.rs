@@ -27,15 +27,17 @@ const MOST_BLAMED: usize = 2;
 
 /// A run that failed without an outcome from the agent, as the host concludes.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct FailedRun {
-    pub(crate) run: PlannedRun,
+pub struct FailedRun {
+    /// The run as it was planned.
+    pub run: PlannedRun,
     /// The boot that the run was in, or would have been in.
-    pub(crate) boot: u32,
+    pub boot: u32,
     /// When the run began, in milliseconds since 1970-01-01 UTC.
-    pub(crate) started_unix_ms: u64,
+    pub started_unix_ms: u64,
     /// Duration of the run; 0 if it never began.
-    pub(crate) duration_ms: u64,
-    pub(crate) failure: RunFailure,
+    pub duration_ms: u64,
+    /// The failure that the host concludes.
+    pub failure: RunFailure,
 }
 
 impl FailedRun {
@@ -48,12 +50,13 @@ impl FailedRun {
 
 /// The records that follow from the end of a boot.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BootConclusion {
-    pub(crate) verdict: BootVerdict,
+pub struct BootConclusion {
+    /// The verdict about the boot.
+    pub verdict: BootVerdict,
     /// The failure of the boot, if any.
-    pub(crate) failure: Option<RunFailure>,
+    pub failure: Option<RunFailure>,
     /// Runs that fail because of this boot.
-    pub(crate) failed: Vec<FailedRun>,
+    pub failed: Vec<FailedRun>,
 }
 
 impl BootConclusion {

@@ -76,7 +76,7 @@ pub(crate) fn is_of_host(reason: &EndReason) -> bool {
 }
 
 /// Returns the failure of a host that cannot start a guest.
-pub(crate) fn of_host(message: String) -> RunFailure {
+pub fn of_host(message: String) -> RunFailure {
     RunFailure { kind: FailureKind::Host, phase: None, excerpt: vec![message], log: None, after: None }
 }
 

@@ -6,20 +6,21 @@ use bpfassay_study::PlannedRun;
 
 /// One boot to make.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BootPlan {
+pub struct BootPlan {
     /// Number of the boot in the block, from 1.
-    pub(crate) boot: u32,
+    pub boot: u32,
     /// Number of the attempt at the block, from 1.
-    pub(crate) attempt: u32,
+    pub attempt: u32,
     /// The runs of the boot, in order.
-    pub(crate) runs: Vec<PlannedRun>,
+    pub runs: Vec<PlannedRun>,
     /// The run that a confirming boot is about. The outcomes of its runs are not recorded.
-    pub(crate) confirming: Option<String>,
+    pub confirming: Option<String>,
 }
 
 impl BootPlan {
     /// Returns the identifiers of the runs.
-    pub(crate) fn ids(&self) -> Vec<String> {
+    #[must_use]
+    pub fn ids(&self) -> Vec<String> {
         self.runs.iter().map(|run| run.spec.id.clone()).collect()
     }
 }
@@ -32,9 +33,9 @@ pub(crate) fn is_tool_run(run: &PlannedRun) -> bool {
 
 /// A run that began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ObservedRun {
+pub struct ObservedRun {
     /// When the run began, in milliseconds since 1970-01-01 UTC.
-    pub(crate) started_unix_ms: u64,
+    pub started_unix_ms: u64,
     /// When the run began, in milliseconds since the boot began.
     pub(crate) began_ms: u64,
     /// When the run ended, in milliseconds since the boot began; `None` while it is in flight.
@@ -43,29 +44,30 @@ pub(crate) struct ObservedRun {
 
 impl ObservedRun {
     /// Returns the duration of the run, until `now_ms` if it is in flight.
-    pub(crate) fn duration_ms(&self, now_ms: u64) -> u64 {
+    #[must_use]
+    pub fn duration_ms(&self, now_ms: u64) -> u64 {
         self.ended_ms.unwrap_or(now_ms).saturating_sub(self.began_ms)
     }
 }
 
 /// The observations of a boot so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ObservedBoot {
+pub struct ObservedBoot {
     /// Whether the guest reported that it was ready.
     pub(crate) ready: bool,
     /// Whether the agent reported that everything is done.
     pub(crate) done: bool,
     /// The runs that began: the first ones of the boot, in order.
-    pub(crate) runs: Vec<ObservedRun>,
+    pub runs: Vec<ObservedRun>,
 }
 
 /// An instant by two clocks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
+pub struct Now {
     /// Milliseconds since 1970-01-01 UTC.
-    pub(crate) unix_ms: u64,
+    pub unix_ms: u64,
     /// Milliseconds since the boot began.
-    pub(crate) boot_ms: u64,
+    pub boot_ms: u64,
 }
 
 impl ObservedBoot {
@@ -77,12 +79,14 @@ impl ObservedBoot {
     }
 
     /// Returns the index of the run in flight, if any.
-    pub(crate) fn in_flight(&self) -> Option<usize> {
+    #[must_use]
+    pub fn in_flight(&self) -> Option<usize> {
         self.runs.iter().rposition(|run| run.ended_ms.is_none())
     }
 
     /// Counts the runs that have ended.
-    pub(crate) fn ended(&self) -> usize {
+    #[must_use]
+    pub fn ended(&self) -> usize {
         self.runs.iter().filter(|run| run.ended_ms.is_some()).count()
     }
 
@@ -92,7 +96,8 @@ impl ObservedBoot {
     }
 
     /// Returns the index of the last tool run of `plan` that has ended.
-    pub(crate) fn last_tool(&self, plan: &BootPlan) -> Option<usize> {
+    #[must_use]
+    pub fn last_tool(&self, plan: &BootPlan) -> Option<usize> {
         let ended = plan.runs.iter().take(self.ended()).enumerate();
         ended.filter(|(_, run)| is_tool_run(run)).map(|(at, _)| at).next_back()
     }

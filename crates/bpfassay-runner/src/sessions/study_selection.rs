@@ -240,7 +240,7 @@ impl StudySelection {
 /// # Errors
 /// [`Error::Tool`] for a tool's file that cannot be read, [`Error::ToolRefused`] for a name that
 /// the study has already.
-pub(crate) fn test_tools(tools: &[LoadedFile], deny: &[Denied], study: &mut Study) -> Result<(), Error> {
+pub fn test_tools(tools: &[LoadedFile], deny: &[Denied], study: &mut Study) -> Result<(), Error> {
     for tool in tools {
         let refuse = |problem| Error::ToolRefused { name: tool.file.name.clone(), problem };
         study.test_tool(tool.under_test()?).map_err(refuse)?;
@@ -266,7 +266,7 @@ fn most_ranks(plan: &Plan, arch: Arch) -> Option<u32> {
 ///
 /// # Errors
 /// [`Error::Ior`] if the file cannot be read, [`Error::NotIor`] if it has no such name.
-pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Error> {
+pub fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Error> {
     const LIMIT: u64 = 256 << 20;
     let read =
         |source| Error::Ior(Box::new(bpfassay_testbed::Error::Io { action: "read", path: path.to_owned(), source }));

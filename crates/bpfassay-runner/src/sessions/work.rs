@@ -60,7 +60,7 @@ impl PlannedWork {
     ///
     /// # Errors
     /// The errors of `execute`, and [`Error::Journal`].
-    pub(crate) async fn until_narrow(
+    pub async fn until_narrow(
         self,
         plan: &Plan,
         execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<PoolSummary, Error>,
@@ -214,7 +214,7 @@ const LONGEST_ID: usize = 200;
 ///
 /// # Errors
 /// [`Error::BlockId`] with the first invalid id.
-pub(crate) fn check_ids(plan: &Plan) -> Result<(), Error> {
+pub fn check_ids(plan: &Plan) -> Result<(), Error> {
     let is_name = |id: &str| {
         let is_part = |c: char| c != '/' && !plain::is_hazard(c);
         (1..=LONGEST_ID).contains(&id.len()) && !id.starts_with('.') && id.chars().all(is_part)

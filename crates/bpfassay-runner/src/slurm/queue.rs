@@ -45,7 +45,7 @@ impl JobAnswer {
 }
 
 /// Returns whether the output of a failed program of Slurm says that no controller answers.
-pub(crate) fn is_without_controller(printed: &str) -> bool {
+pub fn is_without_controller(printed: &str) -> bool {
     NO_CONTROLLER.iter().any(|text| printed.contains(text))
 }
 

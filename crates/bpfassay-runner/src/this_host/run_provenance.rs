@@ -90,7 +90,7 @@ fn bpfassay(digest: impl Fn(&Path) -> bpfassay_testbed::Result<Digest>) -> Artef
 ///
 /// # Errors
 /// [`Error::Testbed`] if the agent or a program cannot be read.
-pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Path]) -> Result<Provenance, Error> {
+pub fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Path]) -> Result<Provenance, Error> {
     let program = |path: &&Path| -> Result<Artefact, Error> {
         Ok(Artefact {
             name: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),

@@ -8,9 +8,8 @@ use std::{
     process::Command,
 };
 
-use bpfassay_runner::{
-    AllocationRequest, Cluster, EventObserver, HereSelection, Placement, ThisMachine, on_first_node,
-};
+use bpfassay_here::{AllocationRequest, Cluster, HereSelection, Placement, ThisMachine, on_first_node};
+use bpfassay_runner::EventObserver;
 use bpfassay_study::Narrowing;
 
 use super::run;

@@ -22,13 +22,13 @@ use crate::{
 pub(crate) async fn node(arguments: NodeArgs) -> CommandOutcome {
     match arguments.role {
         NodeRole::Relay { token } => {
-            bpfassay_runner::relay(&token).await.map_err(CommandFailure::infrastructure)?;
+            bpfassay_here::relay(&token).await.map_err(CommandFailure::infrastructure)?;
             Ok(SUCCESS)
         }
         NodeRole::Rank { token, directory, command } => {
             // The command line has at least one word.
             let Some((program, arguments)) = command.split_first() else { return Ok(SUCCESS) };
-            let error = bpfassay_runner::rank(&token, &directory, Path::new(program), arguments);
+            let error = bpfassay_here::rank(&token, &directory, Path::new(program), arguments);
             Err(CommandFailure::infrastructure(error))
         }
     }
@@ -38,8 +38,8 @@ pub(crate) async fn node(arguments: NodeArgs) -> CommandOutcome {
 /// program shows. Returns `None` otherwise.
 pub(crate) fn in_place_of_ior() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
-    let relay = bpfassay_runner::relay_of(&PathBuf::from(arguments.next()?))?;
-    Some(match bpfassay_runner::stand(relay, arguments) {
+    let relay = bpfassay_here::relay_of(&PathBuf::from(arguments.next()?))?;
+    Some(match bpfassay_here::stand(relay, arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The agent passes the end of this output on.

@@ -352,7 +352,7 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("bpfassay/src/commands/here.rs", "replaces this process"),
     ("bpfassay/src/commands/slurm.rs", "is a command of clap"),
     ("bpfassay-runner/src/slurm.rs", "sbatch gives its environment to the job, whose command is ours"),
-    ("bpfassay-runner/src/here/", "starts programs of the user's, on the machine that is measured"),
+    ("bpfassay-here/src/", "starts programs of the user's, on the machine that is measured"),
     ("bpfassay-vm/src/own_root.rs", "QEMU, whose limits have an environment of their own"),
 ];
 
@@ -360,7 +360,8 @@ const OTHER_WAYS: &[(&str, &str)] = &[
 fn programs_of_the_host_are_started_in_one_way() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut seen = vec![false; OTHER_WAYS.len()];
-    for name in ["bpfassay", "bpfassay-results", "bpfassay-runner", "bpfassay-testbed", "bpfassay-vm"] {
+    for name in ["bpfassay", "bpfassay-here", "bpfassay-results", "bpfassay-runner", "bpfassay-testbed", "bpfassay-vm"]
+    {
         let mut left = vec![crates.join(name).join("src")];
         while let Some(directory) = left.pop() {
             for entry in fs::read_dir(directory).unwrap() {

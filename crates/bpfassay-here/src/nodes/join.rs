@@ -9,8 +9,7 @@ use bpfassay_protocol::{
     tracer_messages::Refusal,
 };
 use bpfassay_results::{NodeFacts, NodeRun};
-
-use crate::boot::{
+use bpfassay_runner::boot::{
     joint_report::{JointReport, RunTogether},
     sum,
 };

@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
+use bpfassay_runner::slurm::{PATIENCE, is_without_controller};
+
 use super::node_wire::WaitingStandIn;
-use crate::slurm::{PATIENCE, is_without_controller};
 
 /// Lets a step share processors with other steps, and from Slurm 22.05 on also memory.
 const BESIDE: &str = "--overlap";

@@ -10,6 +10,7 @@ use std::{
 };
 
 use bpfassay_protocol::job::{Job, RunSpec, Task};
+use bpfassay_runner::boot::host_setup;
 use bpfassay_study::{Block, Study};
 use rustix::{
     io::Errno,
@@ -18,7 +19,6 @@ use rustix::{
 use tokio::process::{Child, Command};
 
 use super::{here_reason::MachineLimits, here_tools::ToolPlaces};
-use crate::boot::host_setup;
 
 /// The agent, and the programs that it starts.
 pub(super) const AGENT: &str = "bpfassay-guest";

@@ -33,7 +33,7 @@ use super::{
     node::{NodeError, address, of_ranks, of_stand, program_of_stand},
     node_wire::{self, Begin, FromNode, FromRelay, MAX_LINE, MAX_LOCAL, ToNode, ToRelay, WaitingStandIn},
 };
-use crate::here::{
+use crate::{
     here_process::{AGENT, Agent, PAYLOAD, arguments, ask_to_stop, clear, kill, start, unnamed},
     here_reason::MachineLimits,
     here_tools::ToolPlaces,

@@ -12,6 +12,7 @@ use bpfassay_protocol::{
     message::{GuestMessage, Phase},
 };
 use bpfassay_results::{FailureKind, RunFailure};
+use bpfassay_runner::{BlockError, boot::host_setup::deadlines, decisions::failure};
 use tokio::time::timeout_at;
 
 use super::{
@@ -20,12 +21,8 @@ use super::{
     team::{AGAIN, Happened, RelayTeam},
 };
 use crate::{
-    boot::{host_setup::deadlines, run_context::BlockError, running_boot::RunningBoot},
-    decisions::failure,
-    here::{
-        here_boot::far,
-        here_process::{Agent, job},
-    },
+    here_boot::{BlockHere, far},
+    here_process::{Agent, job},
 };
 
 /// How a block ends.
@@ -42,28 +39,28 @@ const LINES: usize = 4;
 /// How many bytes at the end of a log are searched for those lines.
 const LOOKED_AT: u64 = 16 << 10;
 
-impl RunningBoot<'_> {
+impl BlockHere<'_> {
     /// Executes the block with one agent on each node of `cluster`. Returns whether these nodes are
     /// fit for another block.
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written. Failing to start relays is a record.
-    pub(in crate::here) async fn here_on(&mut self, agent: &Agent, cluster: &Cluster) -> Result<bool, BlockError> {
+    pub(crate) async fn execute_on(&mut self, agent: &Agent, cluster: &Cluster) -> Result<bool, BlockError> {
         let ior = agent.external_ior.clone().unwrap_or_default();
         let command = SharedSteps::new(&ior).ok().and_then(|steps| Some(cluster.relay(&steps, cluster.nodes.first()?)));
         let command = command.unwrap_or_default();
         let command = command.iter().map(|word| word.to_string_lossy().into_owned());
-        self.started(std::iter::once("srun".to_owned()).chain(command).collect())?;
-        self.since = Instant::now();
-        let log = match self.make_log(&self.log) {
+        self.boot.started(std::iter::once("srun".to_owned()).chain(command).collect())?;
+        self.boot.since = Instant::now();
+        let log = match self.boot.make_log(&self.boot.log) {
             Ok(log) => log,
             Err(error) => {
-                let message = format!("could not make the log {}: {error}", self.log);
+                let message = format!("could not make the log {}: {error}", self.boot.log);
                 self.over_here(Some(failure::of_host(message)), None)?;
                 return Ok(false);
             }
         };
-        let job = of_node(job(agent, self.context.study, self.block));
+        let job = of_node(job(agent, self.boot.context.study, self.boot.block));
         let mut phase = Phase::Boot;
         let (end, of_slurm) = loop {
             let begins_at = log.metadata().map_or(0, |log| log.len());
@@ -85,17 +82,17 @@ impl RunningBoot<'_> {
             // A restarted controller is back within a minute, and nothing has been measured yet.
             let is_of_host = phase == Phase::Boot && matches!(end, BlockEnd::Failed(FailureKind::Host, _));
             let patience = of_slurm.iter().find_map(|line| patience(line)).filter(|_| is_of_host);
-            if patience.is_none_or(|patience| self.since.elapsed() >= patience) {
+            if patience.is_none_or(|patience| self.boot.since.elapsed() >= patience) {
                 break (end, of_slurm);
             }
             tracing::warn!("waiting for Slurm's controller, to start the agents of the nodes");
             tokio::select! {
                 () = tokio::time::sleep(AGAIN) => {}
-                () = self.context.cancel.cancelled() => break (BlockEnd::Cancelled, of_slurm),
+                () = self.boot.context.cancel.cancelled() => break (BlockEnd::Cancelled, of_slurm),
             }
         };
         let (kind, message) = match end {
-            BlockEnd::Closed if self.is_done() => {
+            BlockEnd::Closed if self.boot.is_done() => {
                 self.over_here(None, None)?;
                 return Ok(true);
             }
@@ -110,12 +107,14 @@ impl RunningBoot<'_> {
             }
             BlockEnd::Closed => (FailureKind::EarlyExit, "the agents ended before everything was done".to_owned()),
             // No run had begun, so a node is unfit or in use.
-            BlockEnd::Failed(FailureKind::Agent, message) if self.seen.runs.is_empty() => (FailureKind::Host, message),
+            BlockEnd::Failed(FailureKind::Agent, message) if self.boot.seen.runs.is_empty() => {
+                (FailureKind::Host, message)
+            }
             BlockEnd::Failed(kind, message) => (kind, message),
         };
         let mut excerpt = vec![message];
         excerpt.extend(of_slurm);
-        let log = Some(self.log.clone());
+        let log = Some(self.boot.log.clone());
         self.over_here(Some(RunFailure { kind, phase: Some(phase), excerpt, log, after: None }), None)?;
         // Another block would fail in the same way if nodes are gone or unfit.
         Ok(!matches!(kind, FailureKind::Host | FailureKind::Agent))
@@ -123,13 +122,13 @@ impl RunningBoot<'_> {
 
     /// Receives the joined messages until all agents have ended or have to be stopped.
     async fn receive_of(&mut self, team: &mut RelayTeam<'_>, phase: &mut Phase) -> Result<BlockEnd, BlockError> {
-        let limits = deadlines(self.context.study);
+        let limits = deadlines(self.boot.context.study);
         let limit = |phase: Phase| limits.of(phase).map_or_else(far, |limit| tokio::time::Instant::now() + limit);
         let mut deadline = limit(*phase);
         loop {
             let happened = tokio::select! {
                 happened = timeout_at(deadline, team.next()) => happened,
-                () = self.context.cancel.cancelled() => return Ok(BlockEnd::Cancelled),
+                () = self.boot.context.cancel.cancelled() => return Ok(BlockEnd::Cancelled),
             };
             let message = match happened {
                 Err(_) => {
@@ -142,7 +141,7 @@ impl RunningBoot<'_> {
                     return Ok(BlockEnd::Failed(FailureKind::Agent, message));
                 }
                 Ok(Happened::Joined(Joined::Message(message))) => message,
-                Ok(Happened::Joined(Joined::Together(together))) => self.message_of(together),
+                Ok(Happened::Joined(Joined::Together(together))) => self.boot.message_of(together),
             };
             if let GuestMessage::Phase { phase: next, .. } = &message {
                 *phase = *next;
@@ -152,7 +151,7 @@ impl RunningBoot<'_> {
                 GuestMessage::Unsound { run, differences } => Some((run.clone(), differences.clone())),
                 _ => None,
             };
-            if let Some(violation) = self.handle_message(message)? {
+            if let Some(violation) = self.boot.handle_message(message)? {
                 return Ok(BlockEnd::Failed(FailureKind::ProtocolError, violation));
             }
             if let Some((run, differences)) = unsound {

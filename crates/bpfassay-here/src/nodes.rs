@@ -7,7 +7,7 @@
 //! start steps of the job is trusted.
 //!
 //! All agents do the same job. Their messages are joined into messages as of one agent ([`join`]),
-//! whose figures are sums ([`crate::sum`]). When all agents have attached their tracers and wait, a
+//! whose figures are sums ([`bpfassay_runner::boot::sum`]). When all agents have attached their tracers and wait, a
 //! launcher starts IOR ([`team`]). The ranks join the cgroups that the tracers count ([`node`]).
 
 mod allocation;

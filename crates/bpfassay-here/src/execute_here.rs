@@ -4,19 +4,19 @@
 use std::sync::Mutex;
 
 use bpfassay_results::Journal;
+use bpfassay_runner::{
+    Observer, PoolSummary, RunnerError,
+    boot::{
+        run_context::{RunContext, make_logs},
+        running_boot::RunningBoot,
+        tally::Tally,
+    },
+    decisions::observed::BootPlan,
+};
 use bpfassay_study::{Block, Study};
 use tokio_util::sync::CancellationToken;
 
-use super::{here_process::Agent, nodes::Cluster};
-use crate::{
-    boot::{
-        run_context::{RunContext, RunnerError, make_logs},
-        running_boot::RunningBoot,
-        tally::{PoolSummary, Tally},
-    },
-    decisions::observed::BootPlan,
-    observer::Observer,
-};
+use super::{here_boot::BlockHere, here_process::Agent, nodes::Cluster};
 
 /// A plan for this system.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub(crate) struct HereConfig<'a> {
     pub(crate) cluster: Option<&'a Cluster>,
 }
 
-/// Executes `config`. Events go to `journal`, and the agents' standard error to [`crate::LOGS`] in
-/// the same directory, as in [`crate::blocks::pool::execute`]. An agent that does not finish fails
-/// the run in flight and the rest of its block. The next block gets a new agent.
+/// Executes `config`. Events go to `journal`, and the agents' standard error to
+/// [`bpfassay_runner::LOGS`] in the same directory, as with guests. An agent that does not finish
+/// fails the run in flight and the rest of its block. The next block gets a new agent.
 ///
 /// # Errors
 /// [`RunnerError`] if the directory of logs cannot be created, an agent cannot be started, or the
@@ -54,12 +54,12 @@ pub(crate) async fn execute_here(
         }
         let mut tally = Tally::default();
         let plan = BootPlan { boot: 1, attempt: 1, runs: block.runs.clone(), confirming: None };
-        let mut boot = RunningBoot::new(&context, block, plan, &mut tally);
+        let mut begun = BlockHere { boot: RunningBoot::new(&context, block, plan, &mut tally) };
         let is_sound = match cluster {
-            None => boot.here(agent).await?,
-            Some(cluster) => boot.here_on(agent, cluster).await?,
+            None => begun.execute(agent).await?,
+            Some(cluster) => begun.execute_on(agent, cluster).await?,
         };
-        let name = boot.name();
+        let name = begun.boot.name();
         summary.add(&tally.summary());
         if !is_sound {
             // A new guest would be clean, but a changed machine stays as it is.

@@ -18,14 +18,13 @@ use bpfassay_protocol::{
     Arch, layout,
     tool_job::{Endpoint, Ready, Tool},
 };
+use bpfassay_runner::Error;
 use bpfassay_tool::{
     LoadedFile, MissingService, Source, Supply,
     elf::{interpreter, no_object, no_program},
     file::{Nix, of_target},
     guest_request,
 };
-
-use crate::error::Error;
 
 /// Largest program, script or object next to a tool file, in bytes. Guests have the same limit.
 const MAX_FILE: u64 = 256 << 20;

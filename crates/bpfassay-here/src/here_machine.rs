@@ -9,6 +9,9 @@ use std::{
 
 use bpfassay_protocol::{Arch, ProbeConfiguration, job::Scheduling, layout};
 use bpfassay_results::Provenance;
+use bpfassay_runner::{
+    Error, Happening, Observer, PlannedWork, PoolSummary, check_ids, interfaces_of, run_provenance, test_tools,
+};
 use bpfassay_study::{
     Available, Clock, Denied, EngineChoice, LeftOut, Narrowing, Plan, Study, Target, WarmUp, WarmUpRule, WorkloadKind,
 };
@@ -17,22 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     execute_here::{HereConfig, execute_here},
+    here_error::HereError,
     here_process::{AGENT, Agent, PAYLOAD},
     here_reason::MachineLimits,
     here_tools::ToolPlaces,
     mount::{self, Mounted},
     nodes::Cluster,
     reference,
-};
-use crate::{
-    boot::tally::PoolSummary,
-    error::Error,
-    observer::{Happening, Observer},
-    sessions::{
-        study_selection::{interfaces_of, test_tools},
-        work::{PlannedWork, check_ids},
-    },
-    this_host::run_provenance,
 };
 
 /// A selection of what to measure on this machine.
@@ -54,7 +48,7 @@ pub struct HereSelection {
     pub deny: Vec<Denied>,
 }
 
-/// This machine, ready to measure a plan without guests, like a [`crate::Session`].
+/// This machine, ready to measure a plan without guests, like a [`bpfassay_runner::Session`].
 #[derive(Debug)]
 pub struct ThisMachine {
     plan: Plan,
@@ -67,18 +61,20 @@ impl ThisMachine {
     /// Expands the study with this machine as its only target, and finds the needed programs.
     ///
     /// # Errors
-    /// [`Error::Mount`], [`Error::NoMountPoint`], [`Error::NoMountInfo`], [`Error::Machine`],
+    /// [`HereError::Mount`], [`HereError::NoMountPoint`], [`HereError::NoMountInfo`],
+    /// [`HereError::Machine`]. [`HereError::NoProgram`] for a program that is not on `PATH`,
+    /// [`HereError::Program`] for one that cannot be started. [`HereError::Runner`] with
     /// [`Error::Study`], [`Error::Expand`], [`Error::BlockId`], [`Error::Ior`], [`Error::NotIor`],
-    /// [`Error::Tool`], [`Error::ToolRefused`]. [`Error::NoProgram`] for a program that is not on
-    /// `PATH`, [`Error::Testbed`] for one that cannot be read.
-    pub fn set_up(selection: &HereSelection) -> Result<Self, Error> {
+    /// [`Error::Tool`], [`Error::ToolRefused`], or [`Error::Testbed`] for a program that cannot be
+    /// read.
+    pub fn set_up(selection: &HereSelection) -> Result<Self, HereError> {
         let mount = mount::at(&selection.mount)?;
         let host = run_provenance::host();
         let facts = host.facts(1);
         let uname = rustix::system::uname();
         let arch: Arch = uname.machine().to_string_lossy().parse()?;
         let target = Target { arch, kernel: uname.release().to_string_lossy().into_owned() };
-        let mut study = bpfassay_study::load(&selection.study)?;
+        let mut study = bpfassay_study::load(&selection.study).map_err(Error::from)?;
         test_tools(&selection.tools, &selection.deny, &mut study)?;
         let mut payload = PAYLOAD.iter().map(|name| program(name)).collect::<Result<Vec<_>, _>>()?;
         if !selection.tools.is_empty() {
@@ -93,7 +89,7 @@ impl ThisMachine {
         if let Some(program) = &selection.ior {
             available.external_ior.insert(arch, interfaces_of(program)?);
         }
-        let mut plan = bpfassay_study::expand(&study, &selection.narrowing, &available)?;
+        let mut plan = bpfassay_study::expand(&study, &selection.narrowing, &available).map_err(Error::from)?;
         plan.left_out.extend(left_out);
         // The ids contain the kernel's release.
         check_ids(&plan)?;
@@ -139,7 +135,7 @@ impl ThisMachine {
         PlannedWork::begin(&self.plan, directory, self.provenance.clone())
     }
 
-    /// Executes `work`, as [`crate::Session::execute`] does with guests.
+    /// Executes `work`, as [`bpfassay_runner::Session::execute`] does with guests.
     ///
     /// # Errors
     /// [`Error::Runner`] if the agent cannot be started or a log cannot be written,
@@ -229,14 +225,14 @@ fn across(mut study: Study, cluster: &Cluster, left_out: &mut Vec<LeftOut>) -> S
 }
 
 /// Returns the configuration in which `tracer` works here as the tools' reference tracer.
-fn reference(tracer: &Path) -> Result<Option<ProbeConfiguration>, Error> {
+fn reference(tracer: &Path) -> Result<Option<ProbeConfiguration>, HereError> {
     let found = reference::find(tracer);
-    found.map_err(|source| Error::Program { path: tracer.to_owned(), source })
+    found.map_err(|source| HereError::Program { path: tracer.to_owned(), source })
 }
 
 /// Finds the program `name` on `PATH`.
-fn program(name: &'static str) -> Result<PathBuf, Error> {
-    which::which(name).map_err(|_| Error::NoProgram(name))
+fn program(name: &'static str) -> Result<PathBuf, HereError> {
+    which::which(name).map_err(|_| HereError::NoProgram(name))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::{
 use bpfassay_protocol::{job::FileSystem, mangle::unescape};
 use bpfassay_study::{LeftOut, plan::file_system_id};
 
-use crate::error::Error;
+use crate::here_error::HereError;
 
 /// The mounts of this process's mount namespace (proc(5)).
 const MOUNTINFO: &str = "/proc/self/mountinfo";
@@ -33,17 +33,17 @@ pub(super) struct Mounted {
 /// Returns the mount at the directory `path`.
 ///
 /// # Errors
-/// [`Error::Mount`] for a path that cannot be used or is mounted read-only, [`Error::NoMountPoint`]
-/// if nothing is mounted at `path`, [`Error::NoMountInfo`] if mountinfo cannot be read.
-pub(super) fn at(path: &Path) -> Result<Mounted, Error> {
-    let refuse = |source| Error::Mount { path: path.to_owned(), source };
+/// [`HereError::Mount`] for a path that cannot be used or is mounted read-only, [`HereError::NoMountPoint`]
+/// if nothing is mounted at `path`, [`HereError::NoMountInfo`] if mountinfo cannot be read.
+pub(super) fn at(path: &Path) -> Result<Mounted, HereError> {
+    let refuse = |source| HereError::Mount { path: path.to_owned(), source };
     let real = fs::canonicalize(path).map_err(refuse)?;
     // Looking into the directory mounts it if it is mounted on demand.
     let facts = fs::metadata(real.join(".")).map_err(refuse)?;
     if !facts.is_dir() {
         return Err(refuse(io::ErrorKind::NotADirectory.into()));
     }
-    let text = fs::read(MOUNTINFO).map_err(Error::NoMountInfo)?;
+    let text = fs::read(MOUNTINFO).map_err(HereError::NoMountInfo)?;
     let mounts = mounts(&String::from_utf8_lossy(&text));
     match mounts.iter().rfind(|mount| mount.path == real) {
         Some(mount) if mount.is_read_only => Err(refuse(io::ErrorKind::ReadOnlyFilesystem.into())),
@@ -52,7 +52,7 @@ pub(super) fn at(path: &Path) -> Result<Mounted, Error> {
             let above = above(&mounts, &real);
             let on = |mount: &Mounted| (mount.path.clone(), mount.file_system.clone());
             let (mount, file_system) = above.map(on).unwrap_or_else(|| (PathBuf::from("/"), "unknown".to_owned()));
-            Err(Error::NoMountPoint { path: real, mount, file_system })
+            Err(HereError::NoMountPoint { path: real, mount, file_system })
         }
     }
 }
@@ -156,12 +156,12 @@ mod tests {
     fn a_directory_that_is_no_mount_point_is_refused_with_the_one_that_it_lies_on() {
         let directory = tempfile::tempdir().unwrap();
         match at(directory.path()) {
-            Err(Error::NoMountPoint { path, mount, .. }) => assert!(path.starts_with(mount), "{path:?}"),
+            Err(HereError::NoMountPoint { path, mount, .. }) => assert!(path.starts_with(mount), "{path:?}"),
             other => panic!("{other:?}"),
         }
-        assert!(matches!(at(&directory.path().join("none")), Err(Error::Mount { .. })));
+        assert!(matches!(at(&directory.path().join("none")), Err(HereError::Mount { .. })));
         fs::write(directory.path().join("file"), "").unwrap();
-        assert!(matches!(at(&directory.path().join("file")), Err(Error::Mount { .. })));
+        assert!(matches!(at(&directory.path().join("file")), Err(HereError::Mount { .. })));
         assert_eq!(at(Path::new("/")).unwrap().path, Path::new("/"));
     }
 

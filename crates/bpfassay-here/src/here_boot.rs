@@ -9,6 +9,14 @@ use bpfassay_protocol::{
     with_causes,
 };
 use bpfassay_results::{BootVerdict, FailureKind, RunFailure};
+use bpfassay_runner::{
+    BlockError,
+    boot::{host_setup::deadlines, running_boot::RunningBoot},
+    decisions::{
+        attempt::{BootConclusion, FailedRun},
+        failure,
+    },
+};
 use rustix::process::{Pid, Signal};
 use tokio::{
     io::AsyncReadExt,
@@ -17,13 +25,6 @@ use tokio::{
 };
 
 use super::here_process::{Agent, arguments, ask_to_stop, clear, job, kill, start, unnamed};
-use crate::{
-    boot::{host_setup::deadlines, run_context::BlockError, running_boot::RunningBoot},
-    decisions::{
-        attempt::{BootConclusion, FailedRun},
-        failure,
-    },
-};
 
 /// How long an agent can take to end after its last message, or to remove what it made when it is
 /// asked to stop. It is longer than the agent's own limits.
@@ -39,17 +40,23 @@ enum ReadEnd {
     AgentFailed(FailureKind, String),
 }
 
-impl RunningBoot<'_> {
+/// A block in progress, on this system or on the nodes of a cluster.
+pub(crate) struct BlockHere<'a> {
+    /// The only boot of the block: a running system is not booted again.
+    pub(crate) boot: RunningBoot<'a>,
+}
+
+impl BlockHere<'_> {
     /// Executes the block with one agent. Returns whether this system is fit for another block.
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written. Failing to start an agent is a record.
-    pub(super) async fn here(&mut self, agent: &Agent) -> Result<bool, BlockError> {
+    pub(super) async fn execute(&mut self, agent: &Agent) -> Result<bool, BlockError> {
         let arguments = arguments(agent);
         let command = std::iter::once(&agent.program).map(|path| path.display().to_string());
-        self.started(command.chain(arguments.iter().cloned()).collect())?;
-        let job = job(agent, self.context.study, self.block);
-        let started = self.make_log(&self.log).and_then(|log| {
+        self.boot.started(command.chain(arguments.iter().cloned()).collect())?;
+        let job = job(agent, self.boot.context.study, self.boot.block);
+        let started = self.boot.make_log(&self.boot.log).and_then(|log| {
             let child = start(agent, &arguments, unnamed(&job)?, log.try_clone()?.into())?;
             Ok((child, log))
         });
@@ -73,7 +80,7 @@ impl RunningBoot<'_> {
         // An agent that exits by itself has cleaned up, or has reported what it could not remove.
         let has_exited = matches!(&status, Ok(Ok(status)) if status.code().is_some());
         if !has_exited && !clear(agent, log.into()).await.unwrap_or(false) {
-            let log = self.context.logs.path().with_file_name(&self.log);
+            let log = self.boot.context.logs.path().with_file_name(&self.boot.log);
             tracing::error!("the agent was killed, and what it left could not all be removed: see {}", log.display());
         }
         // `handle_message` refuses the report for all runs but a tool run that has ended.
@@ -86,9 +93,9 @@ impl RunningBoot<'_> {
             (ReadEnd::Cancelled, _) => None,
             (ReadEnd::AgentFailed(kind, message), _) => Some((kind, message)),
             // No run had begun, so this machine is unfit or in use.
-            (ReadEnd::Closed, Some(message)) if self.seen.runs.is_empty() => Some((FailureKind::Host, message)),
+            (ReadEnd::Closed, Some(message)) if self.boot.seen.runs.is_empty() => Some((FailureKind::Host, message)),
             (ReadEnd::Closed, Some(message)) => Some((FailureKind::Agent, message)),
-            (ReadEnd::Closed, None) if self.is_done() => None,
+            (ReadEnd::Closed, None) if self.boot.is_done() => None,
             (ReadEnd::Closed, None) if is_at_file_size_limit(&status) => {
                 let message = "the agent was ended because a file would have become larger than the \
                                limit of this process: raise it (ulimit -f)";
@@ -103,7 +110,7 @@ impl RunningBoot<'_> {
                 Some((FailureKind::EarlyExit, format!("the agent ended before everything was done: {how}")))
             }
         };
-        let log = Some(self.log.clone());
+        let log = Some(self.boot.log.clone());
         let failure = failure.map(|(kind, message)| RunFailure {
             kind,
             phase: Some(reported.phase),
@@ -125,44 +132,44 @@ impl RunningBoot<'_> {
         failure: Option<RunFailure>,
         spoilt: Option<(usize, RunFailure)>,
     ) -> Result<(), BlockError> {
-        let now = self.now();
-        let ended = self.seen.ended();
-        let in_flight = self.seen.in_flight();
-        let owed = failure.iter().flat_map(|failure| (ended..self.plan.runs.len()).map(move |at| (at, failure)));
+        let now = self.boot.now();
+        let ended = self.boot.seen.ended();
+        let in_flight = self.boot.seen.in_flight();
+        let owed = failure.iter().flat_map(|failure| (ended..self.boot.plan.runs.len()).map(move |at| (at, failure)));
         let to_record: Vec<_> = spoilt.iter().map(|(at, failure)| (*at, failure)).chain(owed).collect();
         let mut failed = Vec::new();
         for (at, failure) in to_record {
-            let Some(run) = self.plan.runs.get(at) else { continue };
-            let seen = self.seen.runs.get(at);
+            let Some(run) = self.boot.plan.runs.get(at) else { continue };
+            let seen = self.boot.seen.runs.get(at);
             failed.push(FailedRun {
                 run: run.clone(),
-                boot: self.plan.boot,
+                boot: self.boot.plan.boot,
                 started_unix_ms: seen.map_or(now.unix_ms, |seen| seen.started_unix_ms),
                 duration_ms: seen.map_or(0, |seen| seen.duration_ms(now.boot_ms)),
                 failure: failure.clone(),
             });
         }
         let guilty = spoilt.as_ref().map(|(at, _)| *at).or(in_flight);
-        let verdict = match (&failure, guilty.and_then(|at| self.plan.runs.get(at))) {
-            (None, _) if self.is_done() => BootVerdict::Complete,
+        let verdict = match (&failure, guilty.and_then(|at| self.boot.plan.runs.get(at))) {
+            (None, _) if self.boot.is_done() => BootVerdict::Complete,
             (None, _) => BootVerdict::Interrupted,
             (Some(failure), _) if failure.kind == FailureKind::Host => BootVerdict::Host,
             (Some(_), Some(run)) => BootVerdict::Blamed { run: run.spec.id.clone() },
             (Some(_), None) => BootVerdict::Nobody,
         };
-        let kept = self.plan.ids().into_iter().take(ended).collect();
-        self.concluded_with(BootConclusion { verdict, failure, failed }, Vec::new(), kept)
+        let kept = self.boot.plan.ids().into_iter().take(ended).collect();
+        self.boot.concluded_with(BootConclusion { verdict, failure, failed }, Vec::new(), kept)
     }
 
     /// Blames `run`, the last run that ended, for leaving this system changed. The runs that are
     /// left cannot be measured.
     pub(super) fn unsound(&mut self, run: &str, differences: Vec<String>) -> Result<(), BlockError> {
         let kind = FailureKind::Unsound;
-        let log = Some(self.log.clone());
+        let log = Some(self.boot.log.clone());
         let first = format!("not run: after {run} this machine was not as it was before");
         let excerpt = std::iter::once(first).chain(differences.iter().cloned()).collect();
         let failure = RunFailure { kind, phase: None, excerpt, log: log.clone(), after: None };
-        let last = self.seen.last_tool(&self.plan);
+        let last = self.boot.seen.last_tool(&self.boot.plan);
         let spoilt = last.map(|at| (at, RunFailure { kind, phase: None, excerpt: differences, log, after: None }));
         self.over_here(Some(failure), spoilt)
     }
@@ -177,8 +184,8 @@ impl RunningBoot<'_> {
         let Some(mut stdout) = child.stdout.take() else {
             return Ok(ReadEnd::AgentFailed(FailureKind::Host, "the agent was started without a pipe".to_owned()));
         };
-        self.since = std::time::Instant::now();
-        let limits = deadlines(self.context.study);
+        self.boot.since = std::time::Instant::now();
+        let limits = deadlines(self.boot.context.study);
         let limit = |phase: Phase| limits.of(phase).map_or_else(far, |limit| Instant::now() + limit);
         let mut deadline = limit(reported.phase);
         let mut decoder = Decoder::default();
@@ -186,7 +193,7 @@ impl RunningBoot<'_> {
         loop {
             let read = tokio::select! {
                 read = timeout_at(deadline, stdout.read(&mut buffer)) => read,
-                () = self.context.cancel.cancelled() => return Ok(ReadEnd::Cancelled),
+                () = self.boot.context.cancel.cancelled() => return Ok(ReadEnd::Cancelled),
             };
             let length = match read {
                 Err(_) => {
@@ -223,7 +230,7 @@ impl RunningBoot<'_> {
                 match &mut message {
                     GuestMessage::RunEnded { run, outcome } => {
                         if let RunOutcome::Refused(refusal) = outcome.as_mut() {
-                            let planned = self.plan.runs.iter().find(|planned| planned.spec.id == *run);
+                            let planned = self.boot.plan.runs.iter().find(|planned| planned.spec.id == *run);
                             // A refusal without a run comes from the reference tracer.
                             let is_of_tool = refusal.run.is_some();
                             let probe = planned.filter(|_| !is_of_tool).map(|planned| planned.spec.probe.probe);
@@ -240,7 +247,7 @@ impl RunningBoot<'_> {
                     GuestMessage::Failed { message } => reported.failed = Some(message.clone()),
                     _ => {}
                 }
-                if let Some(violation) = self.handle_message(message)? {
+                if let Some(violation) = self.boot.handle_message(message)? {
                     return Ok(ReadEnd::AgentFailed(FailureKind::ProtocolError, violation));
                 }
             }

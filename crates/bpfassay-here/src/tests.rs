@@ -12,6 +12,7 @@ use bpfassay_results::{
     FailureKind, JOURNAL_VERSION, Journal, JournalContents, JournalEntry, JournalHeader, OpenDirectory, Outcome,
     Provenance, RunFailure,
 };
+use bpfassay_runner::{Happening, Observer, PoolSummary, RunnerError, boot::run_context};
 use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
 use tokio_util::sync::CancellationToken;
@@ -21,13 +22,6 @@ use super::{
     here_process::Agent,
     here_reason::MachineLimits,
     here_tools::ToolPlaces,
-};
-use crate::{
-    boot::{
-        run_context::{self, RunnerError},
-        tally::PoolSummary,
-    },
-    observer::{Happening, Observer},
 };
 
 /// A plan with one boot of the baseline and fexit.
