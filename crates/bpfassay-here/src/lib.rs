@@ -7,12 +7,12 @@
 //! - [`ThisMachine::execute`] does the work: it starts the agent of guests as a program
 //!   (`bpfassay-guest here`), one block after the other.
 //! - A [`Placement`] shows where this command runs in a job of Slurm. With a [`Cluster`], several
-//!   nodes measure together. On each node, Slurm starts a [`relay`] and the ranks of IOR ([`rank`]),
-//!   and the agent starts a stand-in for IOR ([`stand`]).
+//!   nodes measure together. On each node, Slurm starts a [`relay`] and the ranks of IOR
+//!   ([`rank`]), and the agent starts a stand-in for IOR ([`stand`]).
 //!
-//! What measuring with and without guests share is in bpfassay-runner: plans of work, the record of
-//! a boot in the journal, progress, provenance. The agent itself is bpfassay-guest. The command asks
-//! questions, prints and sets exit codes.
+//! Other crates have what measuring with guests needs, too: the work of a plan, the records of a
+//! boot, progress and provenance (bpfassay-runner), and the agent (bpfassay-guest). The command
+//! prints and sets exit codes.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -33,8 +33,9 @@ pub(super) struct Mounted {
 /// Returns the mount at the directory `path`.
 ///
 /// # Errors
-/// [`HereError::Mount`] for a path that cannot be used or is mounted read-only, [`HereError::NoMountPoint`]
-/// if nothing is mounted at `path`, [`HereError::NoMountInfo`] if mountinfo cannot be read.
+/// [`HereError::Mount`] for a path that cannot be used or is mounted read-only,
+/// [`HereError::NoMountPoint`] if nothing is mounted at `path`, [`HereError::NoMountInfo`] if
+/// mountinfo cannot be read.
 pub(super) fn at(path: &Path) -> Result<Mounted, HereError> {
     let refuse = |source| HereError::Mount { path: path.to_owned(), source };
     let real = fs::canonicalize(path).map_err(refuse)?;

@@ -7,8 +7,9 @@
 //! start steps of the job is trusted.
 //!
 //! All agents do the same job. Their messages are joined into messages as of one agent ([`join`]),
-//! whose figures are sums ([`bpfassay_runner::boot::sum`]). When all agents have attached their tracers and wait, a
-//! launcher starts IOR ([`team`]). The ranks join the cgroups that the tracers count ([`node`]).
+//! whose figures are sums ([`bpfassay_runner::boot::sum`]). When all agents have attached their
+//! tracers and wait, a launcher starts IOR ([`team`]). The ranks join the cgroups that the tracers
+//! count ([`node`]).
 
 mod allocation;
 mod block_on_nodes;

@@ -256,8 +256,8 @@ impl<'a> RunningBoot<'a> {
         self.concluded_with(conclusion, notes, Vec::new())
     }
 
-    /// Records the conclusions of the finished boot, the verdict last. The records of the runs `kept`
-    /// count even if the boot is incomplete.
+    /// Records the conclusions of the finished boot, the verdict last. The records of the runs
+    /// `kept` count even if the boot is incomplete.
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written.
