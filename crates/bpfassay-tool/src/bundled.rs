@@ -36,7 +36,7 @@ pub fn of_packages() -> Result<&'static [ToolFile], Invalid> {
     PROGRAMS.as_deref().map_err(Invalid::clone)
 }
 
-/// Names of all bundled tools. Without the tools of package files, if one of these files is invalid.
+/// Names of all bundled tools; those with a tool file only, if a package file is invalid.
 pub fn names() -> impl Iterator<Item = &'static str> {
     with_files().chain(PROGRAMS.iter().flatten().map(|tool| &*tool.name))
 }

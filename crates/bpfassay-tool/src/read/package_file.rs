@@ -2,8 +2,9 @@
 //! Reads package files: the programs of a Debian package, each as a tool of that name.
 //!
 //! A package file has what all programs have in common (`[package]`, `[start]`) and one line for
-//! each program (`[programs]`). A line has the keys of `[start]` in a tool file, which replace those
-//! of the package, and further packages (`with`). Arguments of a line follow those of the package.
+//! each program (`[programs]`). A line has the keys of `[start]` in a tool file, which replace
+//! those of the package, and further packages (`with`). Arguments of a line follow those of the
+//! package.
 
 use bpfassay_input::document::{self, Field, Invalid, Reported, Section};
 use bpfassay_protocol::Arch;

@@ -54,9 +54,8 @@ pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
     .to_owned())
 }
 
-/// Returns whether a bzImage is a kernel of 32 bits. From version 2.12 of the boot protocol on,
-/// `XLF_KERNEL_64` in `xloadflags` tells (Documentation/arch/x86/boot.rst). An older header does not
-/// tell.
+/// Returns whether a bzImage is a kernel of 32 bits. `XLF_KERNEL_64` in `xloadflags` tells, from
+/// version 2.12 of the boot protocol on (Documentation/arch/x86/boot.rst).
 fn is_32_bit(image: &[u8]) -> bool {
     word(image, 0x206) >= 0x020c && word(image, 0x236) & 1 == 0
 }
