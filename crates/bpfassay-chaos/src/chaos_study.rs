@@ -6,12 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::digest::Digest;
 use bpfassay_protocol::{job::RunSpec, message::RunFigures};
 use bpfassay_study::{Available, Narrowing, Plan, PlannedRun, Study, expand};
-use bpfassay_testbed::{
-    cache::Digest,
-    initramfs::{Archive, NewcNode},
-};
+use bpfassay_testbed::initramfs::{Archive, NewcNode};
 
 use crate::{
     agent::lying_figures::{FigureState, RELEASE},

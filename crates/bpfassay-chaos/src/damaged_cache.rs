@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_testbed::cache::MARKER;
+use bpfassay_packages::cache::MARKER;
 
 /// Creates a cache at `directory` from the cache whose objects `manifest` names. Damages the kernel
 /// or a part of the initramfs for guests of `arch`. `draw` decides which file and where.

@@ -13,10 +13,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_testbed::{
-    Arch,
+use bpfassay_packages::{
     apt::{Apt, AssetSource, FetchOptions},
     cache::Cache,
+};
+use bpfassay_testbed::{
+    Arch,
     locked_qemu::{Emulator, TrustedPackages},
 };
 

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use bpfassay_packages::error::PackagesError;
 use bpfassay_protocol::Arch;
 use bpfassay_results::{JournalError, ResultsError};
 use bpfassay_study::{ExpandError, Interface, StudyError, Target};
@@ -118,7 +119,7 @@ pub enum Error {
         path: PathBuf,
         /// Why not.
         #[source]
-        source: Box<bpfassay_testbed::Error>,
+        source: Box<PackagesError>,
     },
     /// The compiled-in catalogue of kernels is wrong: a fault of this library.
     #[error(transparent)]
@@ -194,6 +195,12 @@ pub enum Error {
         /// Version and digest of this program.
         this: String,
     },
+}
+
+impl From<PackagesError> for Error {
+    fn from(error: PackagesError) -> Self {
+        Self::Testbed(error.into())
+    }
 }
 
 fn interfaces() -> String {

@@ -223,7 +223,11 @@ fn this_workspace_can_be_staged() {
     for file in ["crates/bpfassay-guest/src/main.rs", "crates/bpfassay-protocol/src/lib.rs"] {
         assert!(files.iter().any(|path| path == file), "{file}");
     }
-    assert!(!files.iter().any(|path| path.starts_with("crates/bpfassay-testbed/")));
+    assert!(
+        !files
+            .iter()
+            .any(|path| path.starts_with("crates/bpfassay-testbed/") || path.starts_with("crates/bpfassay-packages/"))
+    );
 }
 
 #[test]

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debian's static busybox, for the interactive shell of a guest. Measuring guests do not have it.
 
-use bpfassay_protocol::Arch;
-
-use crate::{
+use bpfassay_packages::{
     apt::{Apt, Package, PackageOrigin},
     cache::CachedFile,
     digest::Digest,
+    unpack,
+    untrusted_tree::UntrustedTree,
+};
+use bpfassay_protocol::Arch;
+
+use crate::{
     error::{Error, Result},
     manifest::Component,
     testbed_lock::TestbedLock,
-    toolchain, unpack,
-    untrusted_tree::UntrustedTree,
+    toolchain,
 };
 
 pub(crate) const PACKAGE: &str = "busybox-static";

@@ -13,14 +13,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::{
+    apt::{Package, is_plain},
+    cache::{Cache, digest_of_directory},
+    digest::Digest,
+    error::PackagesError,
+};
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    apt::{Package, is_plain},
-    cache::{Cache, digest_of_directory},
     catalogue::Catalogue,
-    digest::Digest,
     error::{
         Error, Result,
         unusable_file::{SPEC_FORMAT, SpecError},
@@ -86,7 +89,8 @@ impl TestbedSpec {
     /// Reads the spec at `path` and makes its paths absolute.
     ///
     /// # Errors
-    /// [`SpecError`] if it cannot be read or used. [`Error::Io`] if there is no current directory.
+    /// [`SpecError`] if it cannot be read or used. [`PackagesError::Io`] if there is no current
+    /// directory.
     pub fn load(path: &Path) -> Result<Self> {
         let text =
             bpfassay_input::read(path, MAX_SPEC).map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
@@ -157,7 +161,8 @@ impl TestbedSpec {
 /// - [`Error::LocalKernel`]: an image or modules cannot be used or do not fit together.
 /// - [`Error::Modules`]: a module tree is incomplete.
 /// - [`Error::Overlay`]: a directory tree has no real IOR, or has files unfit for a guest.
-/// - [`Error::Io`], [`Error::DiskFull`]: a file cannot be read, or the cache cannot be written to.
+/// - [`PackagesError::Io`], [`PackagesError::DiskFull`]: a file cannot be read, or the cache cannot
+///   be written to.
 pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let mut programs = BTreeMap::new();
     for (&arch, directory) in &spec.programs {
@@ -199,8 +204,8 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
 /// moved, copied to another machine, or added to a Nix store.
 ///
 /// # Errors
-/// - [`Error::Io`]: the manifest or `files` exists already, or a file cannot be copied.
-/// - [`Error::Mismatch`]: a file has other content than the manifest says.
+/// - [`PackagesError::Io`]: the manifest or `files` exists already, or a file cannot be copied.
+/// - [`PackagesError::Mismatch`]: a file has other content than the manifest says.
 pub fn pack(manifest: &Manifest, directory: &Path) -> Result<()> {
     let files = directory.join(FILES);
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
@@ -233,7 +238,7 @@ fn pack_files(manifest: &Manifest, directory: &Path) -> Result<()> {
             if found != file.sha256 {
                 let what = file.path.display().to_string();
                 let remedy = "make the testbed again";
-                return Err(Error::Mismatch { what, expected: file.sha256, found, remedy });
+                return Err(PackagesError::Mismatch { what, expected: file.sha256, found, remedy }.into());
             }
         }
         file.path = name;

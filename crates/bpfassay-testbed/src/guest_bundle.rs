@@ -17,19 +17,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lzma_rust2::{XzOptions, XzReader, XzWriter};
-
-use crate::{
+use bpfassay_packages::{
     apt::{Package, is_plain},
     cache::{Cache, CachedFile},
     digest::Digest,
+    unpack::{most_bytes, stream::Bounded},
+};
+use lzma_rust2::{XzOptions, XzReader, XzWriter};
+
+use crate::{
     error::{Error, Result, unusable_file::BundleError},
     initramfs::{
         Archive, FileContent, NewcNode,
         cpio_entries::{Entries, NewcEntry},
     },
     manifest::{Check, MANIFEST, MAX_MANIFEST, Manifest, Target},
-    unpack::{most_bytes, stream::Bounded},
 };
 
 /// The list of QEMU's packages. Entries are sorted by name: this list and the manifest come first.
@@ -52,8 +54,8 @@ const MOST_MEMORY: u32 = 128 << 10;
 ///
 /// # Errors
 /// [`Error::Manifest`] if a file is missing or differs from the manifest. [`Error::Archive`] if a
-/// file changes in the meantime, or the disk is full. [`Error::Io`] if `path` exists or cannot be
-/// created.
+/// file changes in the meantime, or the disk is full. `PackagesError::Io` if `path` exists or
+/// cannot be created.
 pub fn write(manifest: &Manifest, qemu: &[(Package, CachedFile)], path: &Path) -> Result<u64> {
     let create = |source| Error::io("create", path)(source);
     if path.symlink_metadata().is_ok() {
@@ -121,9 +123,9 @@ pub fn qemu(path: &Path) -> Result<Vec<Package>> {
 ///
 /// # Errors
 /// - [`Error::Bundle`]: the file is not a bundle, or lacks something.
-/// - [`Error::Mismatch`]: a file differs from the digest in its name.
+/// - `PackagesError::Mismatch`: a file differs from the digest in its name.
 /// - [`Error::Manifest`]: the manifest contradicts itself.
-/// - [`Error::Io`], [`Error::DiskFull`]: the cache cannot store a file.
+/// - `PackagesError::Io`, `PackagesError::DiskFull`: the cache cannot store a file.
 pub fn unpack(cache: &Cache, path: &Path) -> Result<Manifest> {
     let mut reader = BundleReader::open(path)?;
     let mut missing = BTreeMap::new();

@@ -17,6 +17,13 @@ use std::{
 };
 
 use bpfassay_input::document::suggestion;
+use bpfassay_packages::{
+    apt::{Apt, Package},
+    cache::Scratch,
+    digest::Digest,
+    unpack,
+    untrusted_tree::UntrustedTree,
+};
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{DebianPackage, Nix, Source, Supply, file::of_arch, guest_request};
 
@@ -27,15 +34,10 @@ use self::{
     packages::Chosen,
 };
 use crate::{
-    apt::{Apt, Package},
-    cache::Scratch,
-    digest::Digest,
     error::{Error, Result},
     image::{role, segment},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
     manifest::{Component, Segment},
-    unpack,
-    untrusted_tree::UntrustedTree,
 };
 
 /// Change this version when the same inputs give other segments than before.
@@ -327,7 +329,8 @@ fn lay_out(unpacked_to: &UntrustedTree, archive: &mut Archive) -> Result<()> {
             unpacked_to.link(SHELL, &format!("{directory}/sh"))?;
         }
     }
-    let unpacked = unpacked_to.archive()?;
+    let mut unpacked = Archive::default();
+    initramfs_tree::add_directory(&mut unpacked, unpacked_to.path(), "")?;
     for (path, node) in unpacked.entries() {
         // Dangling links point to files that were left out, or that only installation creates.
         let dangles = matches!(node, NewcNode::Symlink { .. }) && initramfs_tree::resolve(&unpacked, path).is_none();

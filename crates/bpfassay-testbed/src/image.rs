@@ -12,6 +12,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::{
+    apt::Apt,
+    cache::{Cache, CachedFile},
+    digest::{Digest, Hasher},
+    error::PackagesError,
+    safe_names::KernelRelease,
+};
 use bpfassay_protocol::{
     Arch, JOB_PATH,
     job::{FileSystem, Job},
@@ -19,10 +26,7 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    apt::Apt,
     busybox,
-    cache::{Cache, CachedFile},
-    digest::{Digest, Hasher},
     error::{Error, Result},
     initramfs::{Archive, ArchiveError, FileContent, NewcNode, find, initramfs_tree::Overlay},
     kernel::{BootableKernel, Modules},
@@ -30,7 +34,6 @@ use crate::{
     manifest::{self, Component, Segment},
     payload::Payload,
     pvh,
-    safe_names::KernelRelease,
 };
 
 /// Path of the [`ModuleSet`] in the modules segment: modules and their dependencies, as JSON.
@@ -185,7 +188,7 @@ pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
 /// Returns the segment for `key` from the cache, or makes it.
 ///
 /// # Errors
-/// The errors of `make`; [`Error::Io`] if the cache cannot be locked, read or written.
+/// The errors of `make`; [`PackagesError::Io`] if the cache cannot be locked, read or written.
 pub(crate) fn segment(
     cache: &Cache,
     key: &Digest,
@@ -206,7 +209,7 @@ pub(crate) fn segment(
 fn store(cache: &Cache, what: &str, archive: &Archive) -> Result<CachedFile> {
     cache.add(what, archive.size(), |writer| match archive.write_to(writer) {
         Ok(_) => Ok(()),
-        Err(ArchiveError::Write(source)) => Err(cache.write_error(what, archive.size(), cache.root(), source)),
+        Err(ArchiveError::Write(source)) => Err(cache.write_error(what, archive.size(), cache.root(), source).into()),
         Err(error) => Err(error.into()),
     })
 }
@@ -297,7 +300,8 @@ impl GuestImage {
     ///
     /// # Errors
     /// - [`Error::Segment`]: a segment has other content than the manifest says.
-    /// - [`Error::DiskFull`], [`Error::Io`]: a segment cannot be read, or `file` cannot be written.
+    /// - [`PackagesError::DiskFull`], [`PackagesError::Io`]: a segment cannot be read, or `file`
+    ///   cannot be written.
     pub fn write_initramfs_to(&self, job: &Job, file: impl Write, shown: &Path) -> Result<u64> {
         let text = serde_json::to_vec(job).map_err(|error| Error::io("write", JOB_PATH)(error.into()))?;
         let mut archive = Archive::default();
@@ -315,7 +319,7 @@ impl GuestImage {
 }
 
 fn copy_segment(segment: &manifest::File, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let read = |source| Error::Io { action: "read", path: segment.path.clone(), source };
+    let read = |source| Error::io("read", &segment.path)(source);
     let mut file = bpfassay_input::open(&segment.path).map_err(read)?.take(segment.size.saturating_add(1));
     let mut hasher = Hasher::default();
     let mut buffer = vec![0; 1 << 18];
@@ -338,12 +342,13 @@ fn copy_segment(segment: &manifest::File, mut put: impl FnMut(&[u8]) -> Result<(
 }
 
 fn write_error(path: &Path, needed: u64, source: io::Error) -> Error {
-    if crate::cache::is_full(&source) {
+    if bpfassay_packages::cache::is_full(&source) {
         let directory = path.parent().unwrap_or(path).to_owned();
-        let free = crate::cache::free_space(&directory).unwrap_or(0);
-        return Error::DiskFull { what: "the initramfs of a boot".to_owned(), path: directory, needed, free };
+        let free = bpfassay_packages::cache::free_space(&directory).unwrap_or(0);
+        return PackagesError::DiskFull { what: "the initramfs of a boot".to_owned(), path: directory, needed, free }
+            .into();
     }
-    Error::Io { action: "write", path: path.to_owned(), source }
+    Error::io("write", path)(source)
 }
 
 #[cfg(test)]

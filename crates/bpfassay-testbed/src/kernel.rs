@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
+use bpfassay_packages::{apt::Package, digest::Digest, safe_names::KernelRelease};
 use bpfassay_protocol::Arch;
 
-use crate::{apt::Package, digest::Digest, kernel_modules::ModuleLayout, manifest, safe_names::KernelRelease};
+use crate::{kernel_modules::ModuleLayout, manifest};
 
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,29 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Creates bootable guests: kernels, initramfs segments, programs, and the manifest of these.
 //!
-//! This crate has the cache, access to Debian's packages, the kernel catalogue, the lock of exact
-//! package files, unpacked kernels, the cross-toolchain, and the guest's programs and images. A
-//! [`provider`] is one file that makes or finds guests and describes them in a
-//! [`manifest::Manifest`]. [`compose`] does so for the output of Nix or another builder.
+//! This crate has the kernel catalogue, the lock of exact package files, unpacked kernels, the
+//! cross-toolchain, and the guest's programs and images. A [`provider`] is one file that makes or
+//! finds guests and describes them in a [`manifest::Manifest`]. [`compose`] does so for the output
+//! of Nix or another builder.
 //!
-//! Other crates boot guests (bpfassay-vm), decide what is measured (bpfassay-study), and run inside
-//! the guest (bpfassay-guest).
+//! Other crates fetch, keep and unpack packages (bpfassay-packages), boot guests (bpfassay-vm),
+//! decide what is measured (bpfassay-study), and run inside the guest (bpfassay-guest).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-pub mod apt;
 pub mod busybox;
-pub mod cache;
 pub mod catalogue;
 pub mod compose;
-mod digest;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod guest_bundle;
 pub mod guest_tools;
-pub mod http;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;
@@ -35,14 +31,10 @@ pub mod missing;
 pub mod payload;
 pub mod provider;
 pub mod pvh;
-pub mod safe_names;
-pub mod stages;
 #[cfg(test)]
 mod test_support;
 pub mod testbed_lock;
 pub mod toolchain;
-pub mod unpack;
-mod untrusted_tree;
 
 pub use bpfassay_protocol::Arch;
 

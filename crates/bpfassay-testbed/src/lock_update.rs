@@ -6,10 +6,10 @@ use std::{
     str::FromStr,
 };
 
+use bpfassay_packages::apt::{Apt, IndexedPackage, Located, Root, SnapshotTime};
 use bpfassay_protocol::Arch;
 
 use crate::{
-    apt::{Apt, IndexedPackage, Located, Root, SnapshotTime},
     busybox,
     catalogue::Catalogue,
     error::{Error, Result},
@@ -206,7 +206,7 @@ impl Update {
                     self.note(&what, old, &packages);
                     self.lock.set_of_guests(LockedForGuests { suite, name, architecture, packages });
                 }
-                Err(error) => self.failed.push((what, error)),
+                Err(error) => self.failed.push((what, error.into())),
             }
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Update {
         });
         for (what, all, suite, packages) in of_hosts.chain(of_guests) {
             let listed = |root: &Root, names: &BTreeSet<String>| {
-                let of = |&arch| root.packages(arch, |name| names.contains(name)).map(found);
+                let of = |&arch| Ok(root.packages(arch, |name| names.contains(name)).map(found)?);
                 all.iter().map(of).collect::<Result<Vec<_>>>().map(|all| all.concat())
             };
             changes.extend(stamp(apt, (&what, suite, &all), packages, given, listed)?);
@@ -335,12 +335,13 @@ impl TestbedLock {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{
+    use bpfassay_packages::{
         apt::{FetchOptions, IndexState, Package, ReleaseFile},
         cache::Cache,
         digest::Digest,
     };
+
+    use super::*;
 
     fn packages(versions: &[(&str, &str)]) -> Vec<Located> {
         let package = |(name, version): &(&str, &str)| Located {

@@ -15,17 +15,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_protocol::Arch;
-
-use crate::{
+use bpfassay_packages::{
     apt::{Apt, Located, Package, PackageOrigin},
     cache::{Cache, CachedFile, Tree},
     digest::Digest,
-    error::{Error, Result},
+    error::PackagesError,
     stages::{ProgressStep, RunningStage, StageKind},
-    testbed_lock::{LockedForHost, TestbedLock},
     unpack,
     untrusted_tree::{Links, UntrustedTree},
+};
+use bpfassay_protocol::Arch;
+
+use crate::{
+    error::{Error, Result},
+    testbed_lock::{LockedForHost, TestbedLock},
 };
 
 /// The Debian suite of this QEMU: the one whose QEMU the recorded results were measured with. Its
@@ -145,14 +148,14 @@ impl Emulator {
     /// which are in the cache, replace those of the lock, unless `bundled` is empty.
     ///
     /// # Errors
-    /// [`Error::Build`] if the lock has no QEMU for this host. [`Error::Offline`] if the cache
-    /// lacks a package of `bundled`. The errors of [`Apt::fetch`] and of the cache. Errors of
+    /// [`Error::Build`] if the lock has no QEMU for this host. [`PackagesError::Offline`] if the
+    /// cache lacks a package of `bundled`. The errors of [`Apt::fetch`] and of the cache. Errors of
     /// unpacking.
     pub fn prepare(apt: &Apt<'_>, TrustedPackages(bundled): &TrustedPackages) -> Result<Self> {
         if !bundled.is_empty() {
             let missing = |package: &&Package| apt.cache().object(&package.sha256).is_ok_and(|found| found.is_none());
             if let Some(missing) = bundled.iter().find(missing) {
-                return Err(Error::Offline { what: missing.specification() });
+                return Err(PackagesError::Offline { what: missing.specification() }.into());
             }
             return Self::made(apt, "of the bundle", "the bundle", bundled.clone(), &[]);
         }
@@ -196,7 +199,7 @@ impl Emulator {
     /// Returns the lock's QEMU for this host if it is in the cache. Does not use the network.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`] if the cache cannot be read or repaired.
+    /// [`PackagesError::Io`], [`PackagesError::Damaged`] if the cache cannot be read or repaired.
     pub fn cached(cache: &Cache) -> Result<Option<Self>> {
         let Some(locked) = locked()? else { return Ok(None) };
         let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();

@@ -13,18 +13,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::{apt::Package, digest::Digest, safe_names::KernelRelease};
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    apt::Package,
-    digest::Digest,
-    error::{
-        Error, Result,
-        unusable_file::{MANIFEST_FORMAT, ManifestError},
-    },
-    safe_names::KernelRelease,
+use crate::error::{
+    Error, Result,
+    unusable_file::{MANIFEST_FORMAT, ManifestError},
 };
 
 /// Format version of the manifest.
@@ -241,8 +237,8 @@ impl Manifest {
     /// Checks the files that the manifest names. `path` names the manifest in messages.
     ///
     /// # Errors
-    /// [`ManifestError::File`] if a file is missing or changed, [`Error::Io`] if a file cannot be
-    /// read to its end.
+    /// [`ManifestError::File`] if a file is missing or changed, `PackagesError::Io` if a file
+    /// cannot be read to its end.
     pub fn check_files(&self, path: &Path, check: Check) -> Result<()> {
         for file in self.targets.iter().flat_map(Target::files) {
             if let Some(problem) = file.problem(check)? {
@@ -299,8 +295,8 @@ impl File {
     }
 }
 
-impl From<&crate::cache::CachedFile> for File {
-    fn from(object: &crate::cache::CachedFile) -> Self {
+impl From<&bpfassay_packages::cache::CachedFile> for File {
+    fn from(object: &bpfassay_packages::cache::CachedFile) -> Self {
         Self { path: object.path.clone(), size: object.size, sha256: object.digest }
     }
 }

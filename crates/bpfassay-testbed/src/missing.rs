@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of guests that the cache lacks, known before anything is downloaded or built.
 
+use bpfassay_packages::{apt::Located, cache::Cache};
 use bpfassay_protocol::Arch;
 
 use crate::{
-    apt::Located,
-    cache::Cache,
     error::Result,
     locked_qemu::{self, Emulator},
     payload,
@@ -108,14 +107,10 @@ impl MissingParts {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_packages::apt::{Apt, FetchOptions};
+
     use super::*;
-    use crate::{
-        apt::{Apt, FetchOptions},
-        catalogue::Catalogue,
-        payload::ProgramSources,
-        provider::Sources,
-        testbed_lock::TestbedLock,
-    };
+    use crate::{catalogue::Catalogue, payload::ProgramSources, provider::Sources, testbed_lock::TestbedLock};
 
     fn missing(targets: &[(Arch, &str)], qemu: bool) -> MissingParts {
         missing_with(FetchOptions::default(), targets, qemu)

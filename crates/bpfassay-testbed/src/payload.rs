@@ -28,6 +28,12 @@ use std::{
     thread,
 };
 
+use bpfassay_packages::{
+    apt::{Apt, AssetSource},
+    cache::{Cache, CachedFile},
+    digest::Digest,
+    stages::{ProgressStep, StageKind},
+};
 use bpfassay_protocol::Arch;
 use bpfassay_stage::PROFILE;
 pub use bpfassay_stage::{Stage, StageError};
@@ -46,12 +52,8 @@ use self::{
     payload_sources::{Checkout, WantedSources},
 };
 use crate::{
-    apt::{Apt, AssetSource},
-    cache::{Cache, CachedFile},
-    digest::Digest,
     error::{Error, Result},
     manifest::{Component, ProgramAsset},
-    stages::{ProgressStep, StageKind},
     toolchain::{self, EarlyCaller, Sandbox, Toolchain, toolchain_sandbox},
 };
 
@@ -114,7 +116,7 @@ impl Payload {
     /// file names are those that cargo gives them.
     ///
     /// # Errors
-    /// [`Error::Io`] if a program does not exist, and the errors of the cache.
+    /// `PackagesError::Io` if a program does not exist, and the errors of the cache.
     pub fn from_directory(cache: &Cache, arch: Arch, directory: &Path) -> Result<Self> {
         let [agent, tracer, ior] = add_files(cache, arch, |program| directory.join(program.binary))?;
         let source = Digest::of_parts([&agent, &tracer, &ior].map(|object| object.digest.to_string()));
@@ -187,8 +189,8 @@ pub(crate) fn missing(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -
 /// [`Error::Build`] if there is nothing to build from, and those of [`Toolchain::prepare`].
 ///
 /// `ready` gets [`Error::Build`] for a failed build, with the path and the last lines of its log.
-/// It gets [`Error::Asset`], [`Error::Mismatch`] or [`Error::Download`] for a damaged asset or a
-/// place that cannot be read.
+/// It gets [`Error::Asset`], `PackagesError::Mismatch` or `PackagesError::Download` for a damaged
+/// asset or a place that cannot be read.
 pub fn prepare_each(
     apt: &Apt<'_>,
     sources: &ProgramSources,
@@ -361,7 +363,7 @@ fn offered(
 ///
 /// # Errors
 /// [`Error::Stage`] if the checkout cannot be read, [`Error::Build`] if there are no sources,
-/// [`Error::Io`] or [`Error::Damaged`] if the cache cannot be read or repaired.
+/// `PackagesError::Io` or `PackagesError::Damaged` if the cache cannot be read or repaired.
 pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<bool> {
     let source = WantedSources::find(sources)?.source;
     for &arch in archs {
@@ -375,7 +377,7 @@ pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Res
 /// Writes programs as assets into `directory`. Creates the directory if necessary.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Archive`] if files cannot be read or written.
+/// `PackagesError::Io` and [`Error::Archive`] if files cannot be read or written.
 pub fn pack(built: &[Built], directory: &Path) -> Result<Vec<AssetIndex>> {
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
     built.iter().map(|built| asset::write(directory, built)).collect()

@@ -17,19 +17,17 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use bpfassay_packages::{apt::Apt, cache::Cache, stages::StageKind};
 use bpfassay_protocol::Arch;
 
 use self::local::LocalKernel;
 use crate::{
-    apt::Apt,
-    cache::Cache,
     catalogue::Catalogue,
     error::{Error, Result},
     image,
     kernel::BootableKernel,
     manifest::{Check, Component, FORMAT, MadeBy, Manifest, ProgramAsset, Target},
     payload::{self, Built, Payload, ProgramSources},
-    stages::StageKind,
     toolchain,
 };
 
@@ -235,7 +233,7 @@ pub(crate) struct PartSender<'a> {
 ///
 /// # Errors
 /// [`crate::Error::Overlay`] for a directory tree without a real IOR, or with files that a guest
-/// cannot hold. [`crate::Error::Io`] and [`crate::Error::DiskFull`] if a segment cannot be stored.
+/// cannot hold. `PackagesError::Io` and `PackagesError::DiskFull` if a segment cannot be stored.
 /// Errors of packages if the shell's busybox is not available.
 pub(crate) fn assemble(cache: &Cache, parts: PartSender<'_>) -> Result<Manifest> {
     let mut shared = BTreeMap::new();

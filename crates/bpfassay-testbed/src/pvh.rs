@@ -13,6 +13,7 @@
 
 use std::fmt;
 
+use bpfassay_packages::{cache::Cache, digest::Digest};
 use bpfassay_protocol::arch::ImageFormat;
 use object::{
     Endianness,
@@ -20,8 +21,6 @@ use object::{
 };
 
 use crate::{
-    cache::Cache,
-    digest::Digest,
     error::{Error, Result},
     kernel::BootableKernel,
     kernel_modules::decompress::{DecompressError, decompress},
@@ -45,9 +44,9 @@ const RECORD: &str = "pvh";
 /// kernel's image.
 ///
 /// # Errors
-/// [`Error::DamagedKernel`] for a kernel that nothing can boot, [`Error::Io`] if the image cannot
-/// be read, [`Error::DiskFull`], and the errors of the cache. An image of unknown structure is no
-/// error, because QEMU may still boot it.
+/// [`Error::DamagedKernel`] for a kernel that nothing can boot, `PackagesError::Io` if the image
+/// cannot be read, `PackagesError::DiskFull`, and the errors of the cache. An image of unknown
+/// structure is no error, because QEMU may still boot it.
 pub fn boot_image(cache: &Cache, kernel: &BootableKernel) -> Result<File> {
     if kernel.arch.facts().image != ImageFormat::BzImage {
         return Ok(kernel.image.clone());

@@ -8,15 +8,15 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::OnceLock};
 
+use bpfassay_packages::{
+    apt::{Located, Package, SnapshotTime, is_path, is_plain},
+    digest::Digest,
+    safe_names::{KernelRelease, PackageArchitecture, PackageName, PackageVersion},
+};
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Deserializer};
 
-use crate::{
-    apt::{Located, Package, SnapshotTime, is_path, is_plain},
-    digest::Digest,
-    error::catalogue_error::CatalogueError,
-    safe_names::{KernelRelease, PackageArchitecture, PackageName, PackageVersion},
-};
+use crate::error::catalogue_error::CatalogueError;
 
 /// Name and text of the lock that the program contains.
 const BUNDLED: (&str, &str) = ("testbed.lock", include_str!("../testbed.lock"));

@@ -22,19 +22,21 @@ use std::{
     thread,
 };
 
+use bpfassay_packages::{
+    apt::{Apt, First, Located, Package, PackageOrigin},
+    cache::CachedFile,
+    digest::Digest,
+    stages::{ProgressStep, RunningStage, StageKind, yield_from_now},
+    unpack,
+    untrusted_tree::UntrustedTree,
+};
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    apt::{Apt, First, Located, Package, PackageOrigin},
-    cache::CachedFile,
-    digest::Digest,
     error::{Error, Result},
     manifest::Component,
-    stages::{ProgressStep, RunningStage, StageKind, yield_from_now},
     testbed_lock::{LockedForHost, TestbedLock},
-    unpack,
-    untrusted_tree::UntrustedTree,
 };
 
 pub use toolchain_sandbox::{Sandbox, SandboxMount};
@@ -121,11 +123,12 @@ impl Toolchain {
     /// [`crate::testbed_lock`] has for this host.
     ///
     /// The newest packages are used instead if the lock has none for this host, if the mirror no
-    /// longer has the locked files, or if [`crate::apt::FetchOptions::newest`] asks for it. The
-    /// cache then keeps the result until a refresh is requested.
+    /// longer has the locked files, or if [`bpfassay_packages::apt::FetchOptions::newest`] asks for
+    /// it. The cache then keeps the result until a refresh is requested.
     ///
     /// # Errors
-    /// [`Error`] of packages and of the cache, [`Error::Command`] if a package cannot be unpacked.
+    /// [`Error`] of packages and of the cache, `PackagesError::Command` if a package cannot be
+    /// unpacked.
     pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
         Self::prepare_or_tell(apt, None)
     }
@@ -227,7 +230,7 @@ fn make(
             ordered.sort_by_key(place);
             let fetched = apt.fetch_first(&first, origin, &ordered, arrived);
             drop(first);
-            fetched
+            Ok(fetched?)
         })?;
         if let Some(early) = early {
             (early.until)();
@@ -416,7 +419,7 @@ fn furnish(tree: &UntrustedTree) -> Result<()> {
     for (name, target) in ALTERNATIVES {
         tree.link(target, &format!("usr/bin/{name}"))?;
     }
-    MOUNT_POINTS.iter().try_for_each(|name| tree.make_directory(name))
+    MOUNT_POINTS.iter().try_for_each(|name| Ok(tree.make_directory(name)?))
 }
 
 #[cfg(test)]

@@ -11,14 +11,13 @@
 
 use std::time::{Duration, Instant};
 
-use bpfassay_testbed::{
-    Arch, Error,
+use bpfassay_packages::{
     apt::{Apt, FetchOptions},
-    cache::{Cache, Digest},
-    catalogue::Catalogue,
-    error::apt_failure::AptError,
-    provider::debian::KernelProvider,
+    cache::Cache,
+    digest::Digest,
+    error::{PackagesError, apt_failure::AptError},
 };
+use bpfassay_testbed::{Arch, Error, catalogue::Catalogue, provider::debian::KernelProvider};
 
 /// Opens the user's own cache, because a study needs the same packages.
 fn cache() -> Cache {
@@ -26,10 +25,12 @@ fn cache() -> Cache {
 }
 
 /// Returns the value, or prints a message and returns `None` if the network is down.
-fn online<T>(outcome: Result<T, Error>) -> Option<T> {
-    match outcome {
+fn online<T>(outcome: Result<T, impl Into<Error>>) -> Option<T> {
+    match outcome.map_err(Into::into) {
         Ok(value) => Some(value),
-        Err(Error::Apt(error @ (AptError::Unreachable { .. } | AptError::MidSync { .. } | AptError::Stale { .. }))) => {
+        Err(Error::Packages(PackagesError::Apt(
+            error @ (AptError::Unreachable { .. } | AptError::MidSync { .. } | AptError::Stale { .. }),
+        ))) => {
             eprintln!("skipped: {error}");
             None
         }
@@ -87,7 +88,7 @@ fn the_closure_of_a_foreign_package_is_found_and_fetched() {
     assert_eq!(Digest::of_file(&objects[0].path).unwrap(), zlib[0].sha256);
 
     match root.closure(&["no-such-package"]) {
-        Err(Error::Apt(AptError::Unsatisfiable { detail, .. })) => {
+        Err(PackagesError::Apt(AptError::Unsatisfiable { detail, .. })) => {
             assert!(detail.contains("no-such-package"), "{detail}")
         }
         other => panic!("{other:?}"),
@@ -121,8 +122,8 @@ fn a_mirror_without_the_suite_is_named() {
     let mirror = format!("file:{}", directory.path().display());
     let apt = Apt::new(&cache, FetchOptions { mirror: Some(mirror), ..FetchOptions::default() });
     match apt.root("trixie", &[Arch::X86_64]) {
-        Err(Error::Apt(AptError::Missing { suite, .. })) => assert_eq!(suite, "trixie"),
-        Err(Error::Program { .. }) => eprintln!("skipped: no apt on this machine"),
+        Err(PackagesError::Apt(AptError::Missing { suite, .. })) => assert_eq!(suite, "trixie"),
+        Err(PackagesError::Program { .. }) => eprintln!("skipped: no apt on this machine"),
         other => panic!("{other:?}"),
     }
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use bpfassay_input::document::{self, Field, Invalid, Reported, Section};
-use bpfassay_testbed::apt::AssetSource;
+use bpfassay_packages::apt::AssetSource;
 
 use crate::{
     cli::{Packages, mirror},

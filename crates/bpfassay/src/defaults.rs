@@ -2,7 +2,7 @@
 //! Default sources of packages, for users and hosts that name none. Environment variables of the
 //! build compile these URLs in; the sources name no server.
 
-use bpfassay_testbed::apt::{Defaults, is_url};
+use bpfassay_packages::apt::{Defaults, is_url};
 
 /// A mirror of Debian's archive.
 const MIRROR: Option<&str> = place(

@@ -2,16 +2,16 @@
 //! Describes what a run needs before it starts: downloads, disk space, and time on this machine.
 //! The cache records how long earlier runs took.
 
+use bpfassay_packages::{
+    digest::Digest,
+    error::human,
+    stages::{StageKind, Stages},
+};
 use bpfassay_report::render::count;
 use bpfassay_results::plain;
 use bpfassay_runner::{PoolSummary, Store, StudySelection, missing_parts};
 use bpfassay_study::Plan;
-use bpfassay_testbed::{
-    cache::Digest,
-    error::human,
-    missing::MissingParts,
-    stages::{StageKind, Stages},
-};
+use bpfassay_testbed::missing::MissingParts;
 
 use crate::progress::duration;
 

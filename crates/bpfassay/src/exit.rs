@@ -7,6 +7,7 @@ use std::{
     process::ExitCode,
 };
 
+use bpfassay_packages::error::PackagesError;
 use bpfassay_results::{JournalError, ResultsError};
 use rustix::io::Errno;
 
@@ -271,19 +272,31 @@ impl From<bpfassay_testbed::Error> for CommandFailure {
         if is_of_kernel(&error) {
             return Self::of_kernel(error);
         }
+        let error = match error {
+            Error::Packages(error) => return error.into(),
+            error => error,
+        };
         let code = match &error {
             // The manifest itself is intact, but its files are not.
             Error::Manifest(ManifestError::File { .. }) => INFRASTRUCTURE,
-            Error::NotACache { .. }
-            | Error::Catalogue(_)
+            Error::Catalogue(_)
             | Error::LocalKernel { .. }
-            | Error::Package(_)
             | Error::Manifest(_)
             | Error::Bundle(_)
             | Error::TestbedSpec(_)
             | Error::Overlay(_)
             | Error::Tool { .. }
             | Error::ToolFile(_) => USAGE,
+            _ => INFRASTRUCTURE,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<PackagesError> for CommandFailure {
+    fn from(error: PackagesError) -> Self {
+        let code = match &error {
+            PackagesError::NotACache { .. } | PackagesError::Package(_) => USAGE,
             _ => INFRASTRUCTURE,
         };
         Self::new(code, error)

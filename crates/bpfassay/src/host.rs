@@ -6,9 +6,10 @@ use std::{
     io::{BufRead, IsTerminal, Write},
 };
 
+use bpfassay_packages::stages::Stages;
 use bpfassay_runner::{StoreOptions, install_command};
 use bpfassay_study::Plan;
-use bpfassay_testbed::{stages::Stages, toolchain::HOST_PACKAGES};
+use bpfassay_testbed::toolchain::HOST_PACKAGES;
 
 use crate::{
     cli,

@@ -10,10 +10,10 @@ mod timings;
 
 use std::{io::Write, path::Path, sync::Arc};
 
+use bpfassay_packages::stages::{ProgressReport, Stages, Watcher};
 use bpfassay_results::{Event, event::EventLine, plain};
 use bpfassay_runner::{EventSink, stage_event, timings_event, unix_ms};
 use bpfassay_study::{Clock, Plan};
-use bpfassay_testbed::stages::{ProgressReport, Stages, Watcher};
 
 use self::event_printer::EventPrinter;
 use crate::{cli::MessageFormat, output};

@@ -3,19 +3,17 @@
 
 use std::path::{Path, PathBuf};
 
+use bpfassay_packages::{apt, cache::Cache, digest::Digest, unpack::is_package};
 use bpfassay_protocol::job::FileSystem;
 use bpfassay_runner::{StoreOptions, StudySelection};
 use bpfassay_study::{Narrowing, Plan};
 use bpfassay_testbed::{
-    apt,
-    cache::{Cache, Digest},
     locked_qemu::TrustedPackages,
     payload::ProgramSources,
     provider::{
         Sources,
         local::{Config, LocalKernel, Need, is_build_tree, packages_in},
     },
-    unpack::is_package,
 };
 
 use crate::{

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use bpfassay_testbed::apt::Package;
+use bpfassay_packages::apt::Package;
 
 use crate::{
     cli,

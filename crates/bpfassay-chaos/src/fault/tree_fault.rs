@@ -6,7 +6,7 @@
 
 use std::{fs, path::Path};
 
-use bpfassay_testbed::cache::Digest;
+use bpfassay_packages::digest::Digest;
 use serde_json::Value;
 
 use super::FaultKind;
@@ -355,7 +355,7 @@ mod tests {
                 let is_kernel = entries.iter().any(|(path, _)| path.starts_with("./boot/vmlinuz-"));
                 assert!(is_kernel || tree.is_alone, "{}", tell(&tree));
                 fs::write(folder.path().join("package"), form.package(&entries)).unwrap();
-                assert!(bpfassay_testbed::unpack::about(&folder.path().join("package")).is_ok());
+                assert!(bpfassay_packages::unpack::about(&folder.path().join("package")).is_ok());
             }
         }
     }

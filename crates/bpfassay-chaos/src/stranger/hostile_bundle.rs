@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use bpfassay_testbed::cache::Digest;
+use bpfassay_packages::digest::Digest;
 use lzma_rust2::{XzOptions, XzWriter};
 use serde_json::{Value, json};
 
@@ -88,7 +88,8 @@ pub fn compressed(bytes: &[u8]) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_testbed::{cache::Cache, guest_bundle};
+    use bpfassay_packages::cache::Cache;
+    use bpfassay_testbed::guest_bundle;
 
     use super::*;
     use crate::chaos_study::ArtificialTestbed;

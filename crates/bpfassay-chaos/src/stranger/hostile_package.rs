@@ -230,8 +230,8 @@ mod tests {
         for form in [PackageForm::Deb, PackageForm::Rpm] {
             let path = directory.path().join(form.ending());
             fs::write(&path, form.package(&entries())).unwrap();
-            assert!(bpfassay_testbed::unpack::is_package(&path));
-            let about = bpfassay_testbed::unpack::about(&path).unwrap();
+            assert!(bpfassay_packages::unpack::is_package(&path));
+            let about = bpfassay_packages::unpack::about(&path).unwrap();
             assert_eq!(about.name, "a-stranger");
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use bpfassay_testbed::cache::Digest;
+use bpfassay_packages::digest::Digest;
 
 /// Digits of a digest.
 const DIGITS: usize = 64;
@@ -38,7 +38,7 @@ pub fn damage(root: &Path) -> Vec<String> {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use bpfassay_testbed::cache::Cache;
+    use bpfassay_packages::cache::Cache;
 
     use super::*;
 

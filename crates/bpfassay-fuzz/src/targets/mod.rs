@@ -11,6 +11,7 @@ mod testbed;
 mod tool;
 
 use bpfassay_guest::fuzz as guest;
+use bpfassay_packages::fuzz as package;
 use bpfassay_testbed::fuzz as private;
 use bpfassay_tracer::fuzz as tracer;
 use bpfassay_vm::fuzz as vm;
@@ -67,11 +68,11 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("compressed", 3000, &[], testbed::compressed),
     Target::bytes("kernel_module", 6000, &[], testbed::module),
     Target::bytes("initramfs", 6000, &[], private::initramfs),
-    Target::bytes("package_file", 3000, &[], private::package),
+    Target::bytes("package_file", 3000, &[], package::package),
     Target::bytes("program", 6000, &OBJECTS, private::program),
-    Target::text("packages", 700, &["crates/bpfassay-testbed/src/apt/testdata"], testbed::packages),
+    Target::text("packages", 700, &["crates/bpfassay-packages/src/apt/testdata"], testbed::packages),
     Target::text("release", 4000, &[], testbed::release),
-    Target::text("apt_output", 1000, &[], private::apt_output),
+    Target::text("apt_output", 1000, &[], testbed::program_output),
     Target::text("debian_versions", 1000, &[], testbed::versions),
     Target::text("catalogue", 200, &["kernels/debian.toml"], testbed::catalogue),
     Target::text("testbed_lock", 100, &["testbed.lock"], testbed::lock),

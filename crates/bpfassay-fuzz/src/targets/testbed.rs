@@ -3,10 +3,12 @@
 
 use std::path::Path;
 
+use bpfassay_packages::{
+    apt::{Located, ReleaseFile, parse_index, parse_print_uris},
+    digest::Digest,
+};
 use bpfassay_protocol::Arch;
 use bpfassay_testbed::{
-    apt::{Located, ReleaseFile, parse_index, parse_print_uris},
-    cache::Digest,
     catalogue::{Catalogue, ReleasePattern},
     compose::TestbedSpec,
     kernel_modules::{ModInfo, decompress, enum_values, signature},
@@ -70,6 +72,12 @@ pub(super) fn packages(text: &str) {
 fn check(found: &Located) {
     assert!(!found.package.file_name().contains('/'), "{found:?}");
     assert!(found.path.split('/').all(|part| !part.is_empty() && !part.starts_with('.')), "{found:?}");
+}
+
+/// Output of apt, dpkg and cargo.
+pub(super) fn program_output(text: &str) {
+    bpfassay_packages::fuzz::apt_output(text);
+    bpfassay_testbed::fuzz::failed_output(text);
 }
 
 /// A lock: a valid one must survive a round trip.

@@ -13,13 +13,13 @@ use std::{
     time::Duration,
 };
 
+use bpfassay_packages::digest::Digest;
 use bpfassay_protocol::{
     frame::Decoder,
     job::{Job, Task},
     message::{GuestMessage, RunOutcome},
     with_causes,
 };
-use bpfassay_testbed::cache::Digest;
 use rustix::process::{Pid, geteuid};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader},

@@ -193,7 +193,7 @@ mod tests {
 
     /// A set-up for guests of `archs` with the fields that the pool reads.
     fn with(archs: &[Arch], targets: &[Target]) -> Arc<HostSetup> {
-        let file = || File { path: "x".into(), size: 1, sha256: bpfassay_testbed::cache::Digest::of(b"") };
+        let file = || File { path: "x".into(), size: 1, sha256: bpfassay_packages::digest::Digest::of(b"") };
         let image = |target: &Target| {
             let kernel = Kernel {
                 release: "x".parse().unwrap(),

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fs::File, path::Path};
 
 use crate::boot::{loaded_plugin::LoadedPlugin, study_nodes};
+use bpfassay_packages::apt::Package;
 use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
     Arch,
@@ -11,7 +12,7 @@ use bpfassay_protocol::{
     job_nodes::Node,
 };
 use bpfassay_study::{Addresses, Block, Model, Plan, PlannedRun, Study, Target};
-use bpfassay_testbed::{apt::Package, image::GuestImage};
+use bpfassay_testbed::image::GuestImage;
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, Aslr, CommandLineTooLong, GuestClock, GuestDeadlines, Initramfs, Machine,
     MachineMemory, Qemu, file_for_initramfs,
@@ -133,8 +134,8 @@ impl HostSetup {
     pub fn initramfs(&self, target: &Target, job: &Job) -> Result<File, HostSetupError> {
         const SHOWN: &str = "a file in memory";
         let failed = |source| HostSetupError::Initramfs { source: Box::new(source) };
-        let file = file_for_initramfs()
-            .map_err(|source| failed(bpfassay_testbed::Error::Io { action: "create", path: SHOWN.into(), source }))?;
+        let file =
+            file_for_initramfs().map_err(|source| failed(bpfassay_testbed::Error::io("create", SHOWN)(source)))?;
         self.image(target)?.write_initramfs_to(job, &file, Path::new(SHOWN)).map_err(failed)?;
         Ok(file)
     }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use bpfassay_packages::stages::{ProgressReport, ProgressState, ProgressUnit, Timing};
 use bpfassay_results::{
     Event,
     event::{StageReport, StageState, StageStep, StageTiming},
 };
-use bpfassay_testbed::stages::{ProgressReport, ProgressState, ProgressUnit, Timing};
 
 /// Turns the report of a stage into an event.
 #[must_use]

@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::symlink;
 
+use bpfassay_packages::digest::Digest;
 use bpfassay_protocol::{
     message::GuestFacts,
     tracer_messages::{Refusal, Step},
@@ -13,10 +14,7 @@ use bpfassay_results::{
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };
 use bpfassay_study::{Available, Clock, Narrowing, Shard, Target};
-use bpfassay_testbed::{
-    cache::Digest,
-    manifest::{File, Kernel, MadeBy, Manifest, Segment, Target as Guest},
-};
+use bpfassay_testbed::manifest::{File, Kernel, MadeBy, Manifest, Segment, Target as Guest};
 use tempfile::TempDir;
 
 use super::*;

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use bpfassay_packages::apt::{Located, Package};
 use bpfassay_results::{Provenance, Results};
 use bpfassay_study::Plan;
 use bpfassay_testbed::{
     Arch,
-    apt::{Located, Package},
     catalogue::Catalogue,
     image::role,
     manifest::{Check, Manifest, Segment, Target},

@@ -4,11 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
+use bpfassay_packages::{apt::Package, cache::CachedFile};
 use bpfassay_results::{JournalContents, Provenance, provenance::TargetArtefacts};
 use bpfassay_study::{Plan, Target};
-use bpfassay_testbed::{
-    apt::Package, cache::CachedFile, guest_bundle, locked_qemu::Emulator, manifest::Manifest, provider,
-};
+use bpfassay_testbed::{guest_bundle, locked_qemu::Emulator, manifest::Manifest, provider};
 
 use crate::{
     error::Error,

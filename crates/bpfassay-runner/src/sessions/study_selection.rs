@@ -9,10 +9,10 @@ use std::{
     path::Path,
 };
 
+use bpfassay_packages::apt::Apt;
 use bpfassay_protocol::{Arch, job::Program};
 use bpfassay_study::{Available, Cell, Clock, Denied, Gate, Interface, Model, Narrowing, Plan, Shard, Study, Target};
 use bpfassay_testbed::{
-    apt::Apt,
     guest_tools::{self, Besides},
     initramfs::initramfs_tree::{Overlay, OverlayError},
     provider::{
@@ -268,8 +268,7 @@ fn most_ranks(plan: &Plan, arch: Arch) -> Option<u32> {
 /// [`Error::Ior`] if the file cannot be read, [`Error::NotIor`] if it has no such name.
 pub fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Error> {
     const LIMIT: u64 = 256 << 20;
-    let read =
-        |source| Error::Ior(Box::new(bpfassay_testbed::Error::Io { action: "read", path: path.to_owned(), source }));
+    let read = |source| Error::Ior(Box::new(bpfassay_testbed::Error::io("read", path)(source)));
     let mut bytes = Vec::new();
     bpfassay_input::open(path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
     // A name must be a whole string constant of the program.

@@ -6,12 +6,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bpfassay_study::{Clock, Plan, Target};
-use bpfassay_testbed::{
-    cache::Digest,
-    image::GuestImage,
+use bpfassay_packages::{
+    digest::Digest,
     stages::{ProgressStep, RunningStage, StageKind},
 };
+use bpfassay_study::{Clock, Plan, Target};
+use bpfassay_testbed::image::GuestImage;
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
     acceleration::{self, AcceleratorKey},

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
+use bpfassay_packages::apt::{Apt, NamedBy};
 use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_testbed::{
-    apt::{Apt, NamedBy},
     locked_qemu::Emulator,
     payload::{self, Buildable},
     provider::debian::KernelProvider,

@@ -7,16 +7,13 @@ use std::{
     thread,
 };
 
+use bpfassay_packages::{apt::Package, stages::yield_from_now};
 use bpfassay_protocol::Arch;
 use bpfassay_results::{
     Provenance,
     provenance::{Artefact, QemuFacts},
 };
-use bpfassay_testbed::{
-    apt::Package,
-    locked_qemu::{self, Emulator},
-    stages::yield_from_now,
-};
+use bpfassay_testbed::locked_qemu::{self, Emulator};
 use bpfassay_vm::{OwnRoot, Qemu};
 
 use crate::{

@@ -3,11 +3,12 @@
 
 use std::{collections::BTreeSet, process::Stdio};
 
-use bpfassay_protocol::Arch;
-use bpfassay_testbed::{
+use bpfassay_packages::{
     apt::missing_host_packages,
+    error::PackagesError,
     stages::{ProgressStep, StageKind, Stages},
 };
+use bpfassay_protocol::Arch;
 use bpfassay_vm::qemu::{is_of_packages, is_on_path};
 
 use crate::{error::Error, this_host::qemu_source::QemuSource};
@@ -37,7 +38,7 @@ pub fn missing_packages(
         return Ok(Vec::new());
     }
     match missing_host_packages(&wanted) {
-        Err(bpfassay_testbed::Error::Program { .. }) => Ok(Vec::new()),
+        Err(PackagesError::Program { .. }) => Ok(Vec::new()),
         missing => Ok(missing?),
     }
 }

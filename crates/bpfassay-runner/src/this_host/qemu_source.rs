@@ -3,9 +3,10 @@
 
 use std::{fmt, str::FromStr};
 
+use bpfassay_packages::apt::is_of_another_distribution;
 use bpfassay_protocol::Arch;
 use bpfassay_results::Provenance;
-use bpfassay_testbed::{apt::is_of_another_distribution, locked_qemu};
+use bpfassay_testbed::locked_qemu;
 use bpfassay_vm::qemu::is_on_path;
 
 use crate::error::Error;

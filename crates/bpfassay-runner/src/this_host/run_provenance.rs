@@ -5,16 +5,14 @@
 
 use std::{fs, path::Path};
 
+use bpfassay_packages::{cache::Cache, digest::Digest, error};
 use bpfassay_protocol::Arch;
 use bpfassay_results::{
     Provenance,
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };
 use bpfassay_study::{Plan, Target};
-use bpfassay_testbed::{
-    cache::{Cache, Digest},
-    manifest::{Component, Manifest},
-};
+use bpfassay_testbed::manifest::{Component, Manifest};
 use bpfassay_vm::Machine;
 
 use crate::{
@@ -76,7 +74,7 @@ pub fn this_program(cache: &Cache) -> Artefact {
 }
 
 /// Describes this program.
-fn bpfassay(digest: impl Fn(&Path) -> bpfassay_testbed::Result<Digest>) -> Artefact {
+fn bpfassay(digest: impl Fn(&Path) -> error::Result<Digest>) -> Artefact {
     let own = std::env::current_exe().ok().and_then(|path| digest(&path).ok());
     Artefact {
         name: "bpfassay".to_owned(),

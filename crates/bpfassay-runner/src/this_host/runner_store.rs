@@ -3,14 +3,17 @@
 
 use std::path::{Path, PathBuf};
 
-use bpfassay_testbed::{
+use bpfassay_packages::{
     apt::{Apt, FetchOptions, Package},
     cache::Cache,
+    error::PackagesError,
+    stages::Stages,
+};
+use bpfassay_testbed::{
     catalogue::Catalogue,
     guest_bundle,
     locked_qemu::{TrustedPackages, is_for_this_host},
     payload::ProgramSources,
-    stages::Stages,
 };
 
 use crate::{error::Error, this_host::qemu_source::QemuSource};
@@ -111,7 +114,7 @@ impl Store {
         let catalogue = options.kernels()?;
         let root = Cache::locate(options.cache.as_deref())?;
         let cache = Cache::open(&root).map_err(|error| match error {
-            error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),
+            error @ PackagesError::NotACache { .. } => error.into(),
             source => Error::Cache { path: root.clone(), source: Box::new(source) },
         })?;
         let (stages, programs, packages) = (Stages::default(), options.programs.clone(), options.packages.clone());

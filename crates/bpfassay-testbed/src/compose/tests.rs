@@ -103,15 +103,15 @@ fn a_testbed_is_not_packed_over_another() {
     let mut manifest = compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap();
     let packed = work.path().join("packed");
     pack(&manifest, &packed).unwrap();
-    assert!(matches!(pack(&manifest, &packed), Err(Error::Io { action: "create", .. })));
+    assert!(matches!(pack(&manifest, &packed), Err(Error::Packages(PackagesError::Io { action: "create", .. }))));
     manifest.targets[0].kernel.image.sha256 = Digest::of(b"other");
     let other = work.path().join("other");
-    assert!(matches!(pack(&manifest, &other), Err(Error::Mismatch { .. })));
+    assert!(matches!(pack(&manifest, &other), Err(Error::Packages(PackagesError::Mismatch { .. }))));
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "half of a testbed is none");
     // A user's own manifest is neither overwritten nor removed.
     manifest.targets[0].kernel.image.sha256 = Digest::of_file(&manifest.targets[0].kernel.image.path).unwrap();
     fs::write(other.join(MANIFEST), "mine").unwrap();
-    assert!(matches!(pack(&manifest, &other), Err(Error::Io { action: "create", .. })));
+    assert!(matches!(pack(&manifest, &other), Err(Error::Packages(PackagesError::Io { action: "create", .. }))));
     assert_eq!(fs::read_to_string(other.join(MANIFEST)).unwrap(), "mine");
     assert!(!other.join(FILES).exists());
 }

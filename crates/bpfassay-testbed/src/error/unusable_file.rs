@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why files cannot be used that this crate reads: manifests, specs, bundles, packages and assets.
+//! Why files cannot be used that this crate reads: manifests, specs, bundles and assets.
 
 use std::{io, path::PathBuf};
 
@@ -126,29 +126,6 @@ pub enum BundleError {
         /// The path of the bundle.
         path: PathBuf,
         /// The fault.
-        problem: String,
-    },
-}
-
-/// Why a package cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PackageError {
-    /// The package cannot be opened or read.
-    #[error("cannot read the package {}: check that it exists, is a regular file, and may be read", path.display())]
-    Open {
-        /// The package file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The file is not a package, or contains something that is not allowed.
-    #[error("{} is no package that can be unpacked (.deb or .rpm), or is damaged: {problem}; download or copy it again", path.display())]
-    Content {
-        /// The package file.
-        path: PathBuf,
-        /// The problem.
         problem: String,
     },
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::fs;
 
+use bpfassay_packages::{error::PackagesError, test_support::left_in_tmp};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    manifest::{File, Kernel, MadeBy, Segment},
-    test_support::left_in_tmp,
-};
+use crate::manifest::{File, Kernel, MadeBy, Segment};
 
 /// Creates a cache with two guests that share a segment. Returns their manifest.
 fn made() -> (tempfile::TempDir, Manifest) {
@@ -167,7 +165,7 @@ fn no_file_is_written_over_and_none_is_left_half_written() {
     let path = directory.path().join("a.bundle");
     fs::write(&path, "mine").unwrap();
     let error = write(&manifest, &[], &path).unwrap_err();
-    assert!(matches!(error, Error::Io { action: "create", .. }), "{error}");
+    assert!(matches!(error, Error::Packages(PackagesError::Io { action: "create", .. })), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"mine");
     fs::remove_file(&path).unwrap();
     manifest.targets[1].kernel.image.sha256 = Digest::of(b"other");

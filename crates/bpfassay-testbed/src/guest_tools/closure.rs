@@ -11,12 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::digest::Digest;
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{elf::interpreter, guest_request};
 
 use super::{MAX_FILE, refuse};
 use crate::{
-    digest::Digest,
     error::{Error, Result},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
     manifest::Component,

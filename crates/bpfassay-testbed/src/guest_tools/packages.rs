@@ -4,16 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bpfassay_packages::{
+    apt::{Apt, Located, Package, PackageOrigin, Root},
+    cache::CachedFile,
+    error::{PackagesError, apt_failure::AptError},
+};
 use bpfassay_protocol::Arch;
 use bpfassay_tool::bundled;
 
 use super::{SHELL, refuse};
-use crate::{
-    apt::{Apt, Located, Package, PackageOrigin, Root},
-    cache::CachedFile,
-    error::{Error, Result, apt_failure::AptError},
-    testbed_lock::TestbedLock,
-};
+use crate::{error::Result, testbed_lock::TestbedLock};
 
 /// Names of packages, by suite.
 type WantedPackages = BTreeMap<String, BTreeSet<String>>;
@@ -55,12 +55,12 @@ impl Chosen {
         let root = apt.root(suite, &[arch])?;
         let packages = root.closure(&names.iter().collect::<Vec<_>>()).map_err(|error| match error {
             // A name that no package has is an error of the tool file, not of the mirror.
-            Error::Apt(AptError::Unsatisfiable { packages, detail, .. })
+            PackagesError::Apt(AptError::Unsatisfiable { packages, detail, .. })
                 if detail.contains("Unable to locate package") =>
             {
                 refuse(&packages, format!("it is not in suite {suite}: {detail}"))
             }
-            other => other,
+            other => other.into(),
         })?;
         let packages = packages.into_iter().map(|located| located.package).collect();
         Ok(Some(Self { packages, from: From::Index(root) }))
@@ -80,7 +80,7 @@ impl Chosen {
             From::Index(root) => PackageOrigin::Index(root),
             From::Lock { suite, located } => PackageOrigin::Pool { suite, packages: located },
         };
-        apt.fetch_from(origin, &self.packages)
+        Ok(apt.fetch_from(origin, &self.packages)?)
     }
 }
 
@@ -130,8 +130,10 @@ pub(crate) fn bundled_packages() -> Result<BTreeSet<(String, String, Arch)>> {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_packages::{apt::FetchOptions, cache::Cache};
+
     use super::*;
-    use crate::{apt::FetchOptions, cache::Cache};
+    use crate::error::Error;
 
     /// This must also work without apt.
     #[test]
@@ -145,7 +147,7 @@ mod tests {
             let chosen = Chosen::of(&apt, arch, &BTreeMap::from([(suite, BTreeSet::from([name.clone()]))])).unwrap();
             let chosen = chosen.unwrap();
             assert!(chosen.packages.iter().any(|package| package.name == name.as_str()), "{name} for {arch}");
-            assert!(matches!(chosen.files(&apt), Err(Error::Offline { .. })));
+            assert!(matches!(chosen.files(&apt), Err(Error::Packages(PackagesError::Offline { .. }))));
         }
         let unknown = BTreeMap::from([("trixie".to_owned(), BTreeSet::from(["hello".to_owned()]))]);
         assert!(Chosen::of(&apt, Arch::X86_64, &unknown).is_err());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::{fs, process::Command};
 
+use bpfassay_packages::test_support::lacks;
 use bpfassay_protocol::job::{Nfs, NfsVersion, Task};
 
 use super::*;
-use crate::{kernel_modules::ModuleLayout, test_support::lacks};
+use crate::kernel_modules::ModuleLayout;
 
 const NFS: FileSystem =
     FileSystem::Nfs(Nfs { version: NfsVersion::V42, localio: None, threads: 8, size_mib: 64, scheduling: None });
@@ -252,14 +253,14 @@ fn a_disk_that_is_too_small_for_an_initramfs_is_reported() {
     let bed = Bed::new();
     let kernel = bed.kernel(&MODULES, BUILTIN);
     let mut target = bed.target(&kernel);
-    let Some(small) = crate::test_support::Small::mount() else { return };
+    let Some(small) = bpfassay_packages::test_support::Small::mount() else { return };
     // The file is larger than the file system.
     let large = bed.cache.add_bytes("large", &vec![7; 8 << 20]).unwrap();
     target.initramfs[0].archive = (&large).into();
     let image = GuestImage::from_manifest(&target).unwrap();
     let path = small.path().join("initramfs");
     let error = write(&image, &job(Vec::new()), &path).unwrap_err();
-    assert!(matches!(error, Error::DiskFull { needed, .. } if needed > 8 << 20), "{error}");
+    assert!(matches!(error, Error::Packages(PackagesError::DiskFull { needed, .. }) if needed > 8 << 20), "{error}");
 
     // A segment with other content is refused.
     target.initramfs[0].archive.sha256 = Digest::of(b"other");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::{collections::BTreeMap, fs::File, process::Command, process::Stdio};
 
+use bpfassay_packages::test_support::lacks;
 use proptest::prelude::*;
 
 use super::*;
-use crate::test_support::lacks;
 
 fn file(text: &str) -> NewcNode {
     NewcNode::File { executable: false, content: text.as_bytes().to_vec().into() }

@@ -80,10 +80,10 @@ mod tests {
         process::{Command, Stdio},
     };
 
+    use bpfassay_packages::test_support::lacks;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::test_support::lacks;
 
     fn compressed(program: &[&str], text: &[u8]) -> Vec<u8> {
         let mut child =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::{collections::BTreeSet, os::unix::fs::symlink, process::Command};
 
+use bpfassay_packages::{apt::FetchOptions, cache::Cache, stages::Stages, test_support::lacks};
+
 use super::*;
-use crate::{apt::FetchOptions, cache::Cache, stages::Stages, test_support::lacks};
 
 fn put(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
@@ -101,7 +102,7 @@ fn what_is_not_in_the_cache_is_asked_of_no_network_that_may_not_be_used() {
     assert_eq!(Emulator::cached(&cache).unwrap(), None);
     let apt = Apt::new(&cache, FetchOptions { offline: true, ..FetchOptions::default() });
     let error = Emulator::prepare(&apt, &TrustedPackages::default()).unwrap_err();
-    assert!(matches!(error, Error::Offline { .. }), "{error}");
+    assert!(matches!(error, Error::Packages(PackagesError::Offline { .. })), "{error}");
 }
 
 #[test]
@@ -113,7 +114,8 @@ fn qemu_for_every_architecture_is_asked_for_with_its_firmware() {
 /// A link in one package must not lead another package out of the directory.
 #[test]
 fn two_packages_write_nowhere_else() {
-    use crate::test_support::package::{deb, file, tar_entry};
+    use bpfassay_packages::test_support::package::{deb, file, tar_entry};
+
     let work = tempfile::tempdir().unwrap();
     let victim = work.path().join("victim");
     fs::create_dir(&victim).unwrap();
@@ -138,7 +140,8 @@ fn two_packages_write_nowhere_else() {
 /// Files of this machine must not be mistaken for parts of a package.
 #[test]
 fn no_link_of_a_package_leads_to_a_loader_of_this_machine() {
-    use crate::test_support::package::{deb, file, tar_entry};
+    use bpfassay_packages::test_support::package::{deb, file, tar_entry};
+
     let work = tempfile::tempdir().unwrap();
     put(work.path(), "host/x-linux-gnu/ld-linux-x.so.2", "of this machine");
     let package = work.path().join("a.deb");

@@ -18,14 +18,17 @@ use std::{
     path::Path,
 };
 
+use bpfassay_packages::{
+    apt::{Apt, AssetSource},
+    digest::Digest,
+    error::PackagesError,
+};
 use bpfassay_protocol::Arch;
 use lzma_rust2::{XzOptions, XzWriter};
 use serde::{Deserialize, Serialize};
 
-use super::{AssetSource, Built, PROGRAMS, RECORD, RecordedPayload, asset_key, record_key};
+use super::{Built, PROGRAMS, RECORD, RecordedPayload, asset_key, asset_source, record_key};
 use crate::{
-    apt::Apt,
-    digest::Digest,
     error::{
         Error, Result,
         unusable_file::{ASSET_FORMAT, ASSET_REMEDY, AssetError},
@@ -144,8 +147,8 @@ fn archive_name(arch: Arch, source: Digest) -> String {
 /// [`AssetError`] for an invalid index, and the errors of reading it.
 pub(super) fn find(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<AssetIndex>> {
     let name = index_name(arch, source);
-    let Some(text) = place.read(apt, &name, MAX_INDEX)? else { return Ok(None) };
-    let file = place.of_file(&name);
+    let Some(text) = asset_source::read(apt, place, &name, MAX_INDEX)? else { return Ok(None) };
+    let file = asset_source::shown(place, &name);
     let index = AssetIndex::parse(&file, &text)?;
     // An index of other programs is valid in itself, so nothing else would notice the exchange.
     if (index.arch, index.source, index.key) != (arch, source, asset_key(source)) {
@@ -159,13 +162,13 @@ pub(super) fn find(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arc
 /// hashes.
 ///
 /// # Errors
-/// [`Error::Mismatch`] and [`AssetError`] if the archive is not the one that the index names, and
-/// the errors of reading it.
+/// [`PackagesError::Mismatch`] and [`AssetError`] if the archive is not the one that the index
+/// names, and the errors of reading it.
 pub(super) fn read(apt: &Apt<'_>, place: &AssetSource, index: &AssetIndex) -> Result<[Vec<u8>; 3]> {
     let name = archive_name(index.arch, index.source);
-    let file = place.of_file(&name);
+    let file = asset_source::shown(place, &name);
     let refuse = |problem: String| Error::from(AssetError::Content { file: file.clone(), problem });
-    let archive = place.read(apt, &name, index.archive.size.min(MAX_ARCHIVE))?;
+    let archive = asset_source::read(apt, place, &name, index.archive.size.min(MAX_ARCHIVE))?;
     let archive = archive.ok_or_else(|| refuse("is not there, and its index is".to_owned()))?;
     unpack(index, archive, &file)
 }
@@ -207,14 +210,15 @@ pub(super) fn take(apt: &Apt<'_>, place: &AssetSource, index: AssetIndex) -> Res
         asset: Some(index.used(place)),
         toolchain: index.toolchain,
     };
-    cache.record(RECORD, &record_key(index.source, index.arch), &recorded)
+    Ok(cache.record(RECORD, &record_key(index.source, index.arch), &recorded)?)
 }
 
 /// Writes programs as an asset into `directory`, which must exist. Replaces an asset of the same
 /// sources. The same programs give the same bytes.
 ///
 /// # Errors
-/// [`Error::Archive`] if a program cannot be read, [`Error::Io`] if a file cannot be written.
+/// [`Error::Archive`] if a program cannot be read, [`PackagesError::Io`] if a file cannot be
+/// written.
 pub(super) fn write(directory: &Path, built: &Built) -> Result<AssetIndex> {
     let payload = &built.payload;
     let mut archive = Archive::default();
@@ -253,7 +257,7 @@ fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// Atomically writes `content` with these permissions to `path`.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be written.
+/// [`PackagesError::Io`] if the file cannot be written.
 pub(super) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let write = || {
         let mut file = tempfile::Builder::new()
@@ -274,7 +278,8 @@ impl FileHash {
     fn check(&self, content: &[u8], what: String) -> Result<()> {
         let found = Self::of(content);
         if found.sha256 != self.sha256 {
-            return Err(Error::Mismatch { what, expected: self.sha256, found: found.sha256, remedy: ASSET_REMEDY });
+            let (expected, found) = (self.sha256, found.sha256);
+            return Err(PackagesError::Mismatch { what, expected, found, remedy: ASSET_REMEDY }.into());
         }
         if found.size != self.size {
             let problem = format!("has {} bytes, not {}", found.size, self.size);

@@ -3,29 +3,28 @@
 
 use std::{io, path::Path};
 
-use crate::{
-    apt::{Apt, AssetSource},
-    error::{Error, Result},
-};
+use bpfassay_packages::apt::{Apt, AssetSource};
 
-impl AssetSource {
-    /// Reads the file `name` in this source, of at most `limit` bytes. Returns `None` if there is
-    /// no such file.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the directory does not exist or the file cannot be read, and the errors of
-    /// downloading.
-    pub(super) fn read(&self, apt: &Apt<'_>, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
-        match self {
-            Self::Directory(directory) => read_in(directory, name, limit),
-            Self::Url(url) => apt.read_url(&format!("{url}/{name}"), limit),
-        }
-    }
+use crate::error::{Error, Result};
 
-    /// Returns the path or URL of the file `name` in this source, for messages.
-    pub(super) fn of_file(&self, name: &str) -> String {
-        format!("{self}/{name}")
+/// Reads the file `name` in `place`, of at most `limit` bytes. Returns `None` if there is no such
+/// file.
+///
+/// # Errors
+/// [`PackagesError::Io`] if the directory does not exist or the file cannot be read, and the errors
+/// of downloading.
+///
+/// [`PackagesError::Io`]: bpfassay_packages::error::PackagesError::Io
+pub(super) fn read(apt: &Apt<'_>, place: &AssetSource, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+    match place {
+        AssetSource::Directory(directory) => read_in(directory, name, limit),
+        AssetSource::Url(url) => Ok(apt.read_url(&format!("{url}/{name}"), limit)?),
     }
+}
+
+/// Returns the path or URL of the file `name` in `place`, for messages.
+pub(super) fn shown(place: &AssetSource, name: &str) -> String {
+    format!("{place}/{name}")
 }
 
 fn read_in(directory: &Path, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {

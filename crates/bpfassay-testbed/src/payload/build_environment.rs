@@ -10,16 +10,18 @@ use std::{
     thread,
 };
 
+use bpfassay_packages::{
+    apt::Apt,
+    cache::Scratch,
+    digest::Digest,
+    stages::{ProgressStep, StageKind},
+};
 use bpfassay_protocol::Arch;
 use bpfassay_stage::{PROFILE, Stage};
 
 use super::{PayloadProgram, logged::LoggedBuild, payload_sources::Checkout};
 use crate::{
-    apt::Apt,
-    cache::Scratch,
-    digest::Digest,
     error::{Error, Result},
-    stages::{ProgressStep, StageKind},
     toolchain::Toolchain,
 };
 
@@ -53,8 +55,8 @@ impl BuildEnvironment {
     /// toolchain.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] and [`Error::Io`] of the directories, [`Error::Build`] if crates cannot
-    /// be collected, and the errors of `toolchain`.
+    /// `PackagesError::DiskFull` and `PackagesError::Io` of the directories, [`Error::Build`] if
+    /// crates cannot be collected, and the errors of `toolchain`.
     pub(super) fn prepare(
         apt: &Apt<'_>,
         checkout: &Checkout,

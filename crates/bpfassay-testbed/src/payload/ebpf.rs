@@ -13,15 +13,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::{cache::Cache, digest::Digest, stages::ProgressStep};
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{Building, PROFILE, Stage, build_environment::Reuse, logged::LoggedBuild};
 use crate::{
-    cache::Cache,
-    digest::Digest,
     error::{Error, Result},
-    stages::ProgressStep,
     toolchain::toolchain_sandbox,
 };
 
@@ -82,7 +80,10 @@ pub(super) fn provide(building: &Building<'_>, stage: &Stage, arch: Arch) -> Res
         }
     }
     match building.reuse {
-        Reuse::Known => cache.record(RECORD, &key, &RecordedObjects { objects, toolchain_key: building.toolchain.key }),
+        Reuse::Known => {
+            let recorded = RecordedObjects { objects, toolchain_key: building.toolchain.key };
+            Ok(cache.record(RECORD, &key, &recorded)?)
+        }
         Reuse::Nothing => Ok(()),
     }
 }

@@ -8,10 +8,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{
-    error::{Error, Result},
+use bpfassay_packages::{
+    error::PackagesError,
     stages::{ProgressStep, RunningStage},
 };
+
+use crate::error::{Error, Result};
 
 /// Last lines of a failed build's output that go into the error.
 const LINES: usize = 12;
@@ -34,8 +36,8 @@ impl LoggedBuild<'_> {
     /// Runs `command` to its end. `purpose` completes "cannot …".
     ///
     /// # Errors
-    /// [`Error::Build`] if the command fails, with the last lines of its output. [`Error::Program`]
-    /// if it cannot be started. [`Error::Io`] of the log.
+    /// [`Error::Build`] if the command fails, with the last lines of its output.
+    /// [`PackagesError::Program`] if it cannot be started. [`PackagesError::Io`] of the log.
     pub(super) fn to_end(&self, command: Command, purpose: &str) -> Result<()> {
         self.watched(command, purpose, |_| false)
     }
@@ -72,12 +74,9 @@ impl LoggedBuild<'_> {
         }
         let mut file = File::create(self.log).map_err(write())?;
         let copy = file.try_clone().map_err(write())?;
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(copy)
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|source| Error::Program { program: self.program.to_owned(), package: self.package, source })?;
+        let mut child = command.stdin(Stdio::null()).stdout(copy).stderr(Stdio::piped()).spawn().map_err(|source| {
+            PackagesError::Program { program: self.program.to_owned(), package: self.package, source }
+        })?;
         let copied = child.stderr.take().map_or(Ok(()), |messages| copy_lines(messages, &mut file, &mut take));
         let status = child.wait().map_err(Error::io("wait for", self.program))?;
         copied.map_err(write())?;

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// names them. Creates missing directories and replaces existing programs.
 ///
 /// # Errors
-/// [`Error::Io`] if a program cannot be read or written.
+/// `PackagesError::Io` if a program cannot be read or written.
 pub fn write_files(built: &[Built], directory: &Path) -> Result<()> {
     for Built { payload, .. } in built {
         let directory = directory.join(payload.arch.name());

@@ -7,15 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::{apt::AssetSource, digest::Digest};
 use bpfassay_protocol::Arch;
 use bpfassay_stage::{PACKAGES, Stage};
 use flate2::read::GzDecoder;
 
-use super::AssetSource;
-use crate::{
-    digest::Digest,
-    error::{Error, Result},
-};
+use crate::error::{Error, Result};
 
 /// Sources of the guest's programs, in addition to the cache and a build of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

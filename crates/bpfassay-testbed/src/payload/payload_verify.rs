@@ -2,6 +2,7 @@
 //! Checks whether programs that were built before are what their sources give: builds them again
 //! without the cache and compares.
 
+use bpfassay_packages::{apt::Apt, digest::Digest, stages::StageKind};
 use bpfassay_protocol::Arch;
 
 use super::{
@@ -10,11 +11,8 @@ use super::{
     compile, recorded,
 };
 use crate::{
-    apt::Apt,
-    digest::Digest,
     error::{Error, Result},
     manifest::Component,
-    stages::StageKind,
     toolchain::Toolchain,
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::process::Command;
 
+use bpfassay_packages::error::PackagesError;
+
 use super::*;
 
 #[test]
@@ -15,7 +17,7 @@ fn a_failed_build_shows_the_end_of_its_output_and_where_the_rest_is() {
     assert!(error.contains(log.to_str().unwrap()) && error.ends_with("line 40\nerror: no such crate"), "{error}");
     assert!(!error.contains("line 29\n") && error.contains("line 30\n"), "{error}");
     let missing = run("program", "package").to_end(Command::new("/nonexistent/program"), "x").unwrap_err();
-    assert!(matches!(missing, Error::Program { package: "package", .. }));
+    assert!(matches!(missing, Error::Packages(PackagesError::Program { package: "package", .. })));
 }
 
 fn recorded_build(cache: &Cache, source: Digest, toolchain_key: Digest) {

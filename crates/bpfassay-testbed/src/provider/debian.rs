@@ -7,6 +7,7 @@ mod listing;
 mod unpack_kernel;
 mod version;
 
+use bpfassay_packages::apt::Apt;
 use bpfassay_protocol::Arch;
 
 pub use self::{
@@ -16,7 +17,7 @@ pub use self::{
     version::compare_versions,
 };
 use super::{BuiltPart, GuestRequest, PartReceiver, Provider, Sources, with_checkout};
-use crate::{apt::Apt, error::Result};
+use crate::error::Result;
 
 pub(super) struct DebianProvider;
 

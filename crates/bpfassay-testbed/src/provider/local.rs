@@ -17,6 +17,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::{
+    apt::{Apt, Package},
+    cache::Cache,
+    digest::{Digest, Hasher},
+    safe_names::KernelRelease,
+};
 use bpfassay_protocol::{Arch, with_causes};
 
 #[cfg(test)]
@@ -30,15 +36,11 @@ pub use self::{
 };
 use super::{GuestRequest, PartReceiver, Provider, Sources, with_checkout};
 use crate::{
-    apt::{Apt, Package},
-    cache::Cache,
-    digest::{Digest, Hasher},
     error::{Error, Result},
     kernel::{BootableKernel, Modules},
     kernel_modules::{self, ModuleLayout, decompress::decompress},
     manifest,
     pvh::{Unusable, extract},
-    safe_names::KernelRelease,
 };
 
 /// Name of the local kernel in results.
@@ -107,10 +109,10 @@ impl LocalKernel {
     /// unless the cache has it. The modules come from `modules`, or else from the packages.
     ///
     /// # Errors
-    /// - [`Error::Package`] if a file is not a package.
+    /// - `PackagesError::Package` if a file is not a package.
     /// - [`Error::LocalKernel`] for packages without an image, of several kernels, or without
     ///   modules that guests need.
-    /// - [`Error::DiskFull`] or [`Error::Io`] if the cache cannot store the kernel.
+    /// - `PackagesError::DiskFull` or `PackagesError::Io` if the cache cannot store the kernel.
     pub fn of_packages(cache: &Cache, files: &[PathBuf], modules: Option<&Path>) -> Result<Self> {
         kernel_packages::find(cache, files, LocalModules::installed(modules)?)
     }
@@ -119,7 +121,7 @@ impl LocalKernel {
     /// `nfs` adds the modules of an NFS mount. Returns nothing if the kernel is not from packages.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Modules`] if the configuration or the modules cannot be read.
+    /// `PackagesError::Io`, [`Error::Modules`] if the configuration or the modules cannot be read.
     pub fn absent_modules(&self, nfs: bool) -> Result<Vec<Absent>> {
         let (Some(config), Some(LocalModules::Installed(directory)), false) =
             (&self.config, &self.modules, self.packages.is_empty())
@@ -165,7 +167,8 @@ const MAX_IMAGE: u64 = 1 << 30;
 ///
 /// # Errors
 /// [`Error::LocalKernel`] if the file does not exist, is not a regular file, or is larger than 1
-/// GiB. [`Error::UnusableImage`] if it cannot be unpacked, [`Error::Io`] if it cannot be read.
+/// GiB. [`Error::UnusableImage`] if it cannot be unpacked, `PackagesError::Io` if it cannot be
+/// read.
 pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     let refuse = |problem: &str| Error::LocalKernel { path: path.to_owned(), problem: problem.to_owned() };
     let metadata = match fs::metadata(path) {
@@ -173,7 +176,7 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(refuse("does not exist: give the path of a kernel image"));
         }
-        Err(source) => return Err(Error::Io { action: "read", path: path.to_owned(), source }),
+        Err(error) => return Err(Error::io("read", path)(error)),
     };
     // Opening a pipe would wait for its writer.
     if !metadata.is_file() {
@@ -204,7 +207,7 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// - [`Error::UnusableImage`] if the image is not bootable or is damaged.
 /// - [`Error::LocalKernel`] for another architecture, or modules of another release.
-/// - [`Error::DiskFull`] and [`Error::Io`] if the image cannot be read or copied.
+/// - `PackagesError::DiskFull` and `PackagesError::Io` if the image cannot be read or copied.
 pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result<BootableKernel> {
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
     let image = local.image.as_path();

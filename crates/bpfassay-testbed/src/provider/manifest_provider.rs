@@ -83,10 +83,13 @@ fn add_ior(request: &GuestRequest<'_>, manifest: &mut Manifest) -> Result<()> {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _, sync::Mutex};
 
-    use super::*;
-    use crate::{
+    use bpfassay_packages::{
         apt::{Apt, FetchOptions},
         cache::Cache,
+    };
+
+    use super::*;
+    use crate::{
         catalogue::Catalogue,
         manifest::{File, Kernel, MadeBy, Segment, Target},
         payload::ProgramSources,

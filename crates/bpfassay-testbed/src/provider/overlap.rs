@@ -18,9 +18,10 @@ use std::{
     thread,
 };
 
+use bpfassay_packages::stages::yield_from_now;
 use bpfassay_protocol::Arch;
 
-use crate::{error::Result, stages::yield_from_now};
+use crate::error::Result;
 
 /// Receives programs as soon as they are available. It can ask to stop.
 pub(super) type ProgramSink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;
@@ -162,8 +163,10 @@ pub(super) fn workers() -> usize {
 mod tests {
     use std::sync::mpsc;
 
+    use bpfassay_packages::stages::YIELDING;
+
     use super::*;
-    use crate::{error::Error, stages::YIELDING};
+    use crate::error::Error;
 
     const ARCHS: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
 

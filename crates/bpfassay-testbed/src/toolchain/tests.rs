@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::{fs, os::unix::fs::symlink, process::Command};
 
+use bpfassay_packages::{cache::Cache, error::PackagesError};
+
 use super::*;
-use crate::cache::Cache;
 
 /// Adds a package for all architectures that contains `path` to `cache`.
 fn package(cache: &Cache, scratch: &Path, name: &str, path: &str) -> (Package, CachedFile) {
@@ -32,7 +33,7 @@ fn packages_are_unpacked_while_others_are_fetched_and_through_the_links_of_the_f
     let late = package(&cache, directory.path(), "late", "lib/late");
     let root = directory.path().join("root");
     ["usr/bin", "usr/lib"].iter().for_each(|path| fs::create_dir_all(root.join(path)).unwrap());
-    let stage = crate::stages::Stages::default().begin(StageKind::Toolchain, "");
+    let stage = bpfassay_packages::stages::Stages::default().begin(StageKind::Toolchain, "");
     let packages = [early.0.clone(), base.0.clone(), late.0.clone()];
     let filling = Filling { packages: &packages, host: Arch::X86_64, tell: &|| (), yields: false };
     let filled = filling.fill(&root, &stage, |arrived| {
@@ -48,8 +49,8 @@ fn packages_are_unpacked_while_others_are_fetched_and_through_the_links_of_the_f
     filled.unwrap();
     assert!(root.join("lib").is_symlink());
     assert_eq!(fs::read_to_string(root.join("usr/lib/late")).unwrap(), "late");
-    let failed = filling.fill(&root, &stage, |_| Err(Error::Offline { what: "x".to_owned() }));
-    assert!(matches!(failed, Err(Error::Offline { .. })));
+    let failed = filling.fill(&root, &stage, |_| Err(PackagesError::Offline { what: "x".to_owned() }.into()));
+    assert!(matches!(failed, Err(Error::Packages(PackagesError::Offline { .. }))));
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn programs_for_the_host_can_be_built_before_what_others_need_is_there() {
     foreign.0.architecture = "arm64".parse().unwrap();
     let root = directory.path().join("root");
     ["usr/bin", "usr/lib"].iter().for_each(|path| fs::create_dir_all(root.join(path)).unwrap());
-    let stage = crate::stages::Stages::default().begin(StageKind::Toolchain, "");
+    let stage = bpfassay_packages::stages::Stages::default().begin(StageKind::Toolchain, "");
     let packages = [base.0.clone(), own.0.clone(), foreign.0.clone()];
     let is_told = AtomicBool::new(false);
     let tell = || {

@@ -3,7 +3,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use bpfassay_testbed::apt::AssetSource;
+use bpfassay_packages::apt::AssetSource;
 use clap::Args;
 
 use super::Packages;

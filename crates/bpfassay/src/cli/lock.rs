@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use bpfassay_testbed::{apt::SnapshotTime, lock_update::LockPart};
+use bpfassay_packages::apt::SnapshotTime;
+use bpfassay_testbed::lock_update::LockPart;
 use clap::Args;
 
 use super::Packages;

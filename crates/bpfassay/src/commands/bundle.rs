@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use bpfassay_packages::{apt::Package, error::human};
 use bpfassay_results::{Provenance, plain};
 use bpfassay_runner::{Bundling, QemuSource, Store, StoreOptions};
-use bpfassay_testbed::{apt::Package, error::human, locked_qemu::package};
+use bpfassay_testbed::locked_qemu::package;
 
 use crate::{
     cli,

@@ -4,11 +4,11 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use bpfassay_results::plain;
-use bpfassay_testbed::{
+use bpfassay_packages::{
     cache::{Cache, Item, ItemKind},
     error::human,
 };
+use bpfassay_results::plain;
 use serde_json::json;
 
 use crate::{

@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
 
+use bpfassay_packages::error::PackagesError;
 use bpfassay_runner::{AcceleratorTrial, HostSetup, ShellUse, Store, StoreOptions, Testbed};
 use bpfassay_vm::AcceleratorWish;
 
@@ -41,9 +42,7 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Comman
     display.finish();
     if let Some(path) = &arguments.manifest_out {
         let text = testbed.manifest.to_json().map_err(|error| CommandFailure::new(INTERNAL, error))?;
-        std::fs::write(path, text).map_err(|source| {
-            CommandFailure::from(bpfassay_testbed::Error::Io { action: "write", path: path.clone(), source })
-        })?;
+        std::fs::write(path, text).map_err(|source| CommandFailure::from(PackagesError::io("write", path)(source)))?;
     }
     super::print("ready; these targets now run offline:\n")?;
     for target in &testbed.manifest.targets {

@@ -3,11 +3,10 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, io::ErrorKind};
 
+use bpfassay_packages::{apt::Located, error::human};
 use bpfassay_results::plain;
 use bpfassay_runner::Store;
-use bpfassay_testbed::{
-    Arch, apt::Located, error::human, lock_update, locked_qemu, testbed_lock::TestbedLock, toolchain,
-};
+use bpfassay_testbed::{Arch, lock_update, locked_qemu, testbed_lock::TestbedLock, toolchain};
 
 use crate::{
     cli,

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use bpfassay_packages::error::human;
 use bpfassay_protocol::Arch;
 use bpfassay_results::plain;
 use bpfassay_runner::{Store, missing_packages};
 use bpfassay_testbed::{
-    error::human,
     payload::{self, Built, Verified},
     toolchain::HOST_PACKAGES,
 };
@@ -131,7 +131,8 @@ fn verified(verified: &Verified) -> CommandOutcome {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_testbed::{cache::Digest, payload::ComparedProgram};
+    use bpfassay_packages::digest::Digest;
+    use bpfassay_testbed::payload::ComparedProgram;
 
     use super::*;
 

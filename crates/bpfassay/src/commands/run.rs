@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use bpfassay_packages::stages::StageKind;
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
     conclusion::{Conclusion, conclusion, failed_by_host},
@@ -19,7 +20,6 @@ use bpfassay_results::{Again, Event, Journal, JournalError, OpenDirectory, Resul
 use bpfassay_runner::{BlockReuse, BlockStore, EventObserver, PoolSummary, Session, StudySelection, Testbed};
 use bpfassay_stats::Verdict;
 use bpfassay_study::Plan;
-use bpfassay_testbed::stages::StageKind;
 use bpfassay_vm::shell_command;
 
 use self::run_mode::RunMode;

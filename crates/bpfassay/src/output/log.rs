@@ -21,8 +21,8 @@ const MOST: usize = 4000;
 
 /// The filters by how often `-v` is given.
 const DEFAULT_FILTERS: [&str; 3] = [
-    "warn,bpfassay=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn,bpfassay_here=warn",
-    "warn,bpfassay=debug,bpfassay_testbed=debug,bpfassay_vm=debug,bpfassay_runner=debug,bpfassay_here=debug",
+    "warn,bpfassay=info,bpfassay_packages=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn,bpfassay_here=warn",
+    "warn,bpfassay=debug,bpfassay_packages=debug,bpfassay_testbed=debug,bpfassay_vm=debug,bpfassay_runner=debug,bpfassay_here=debug",
     "trace",
 ];
 

@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bpfassay_packages::stages::{ProgressReport, Watcher};
 use bpfassay_results::{Event, event::RunEnded, plain::excerpt};
 use bpfassay_study::Plan;
-use bpfassay_testbed::stages::{ProgressReport, Watcher};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::{
@@ -325,11 +325,11 @@ fn of_guests(guests: &BTreeMap<String, ShownGuest>) -> String {
 mod tests {
     use std::io;
 
+    use bpfassay_packages::stages::{ProgressState, StageKind};
     use bpfassay_protocol::Arch;
     use bpfassay_results::event::Ending;
     use bpfassay_results::plain;
     use bpfassay_study::{Available, Narrowing, Target};
-    use bpfassay_testbed::stages::{ProgressState, StageKind};
     use indicatif::{ProgressDrawTarget, TermLike};
 
     use super::*;

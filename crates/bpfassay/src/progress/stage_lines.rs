@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bpfassay_testbed::stages::{ProgressReport, ProgressState, ProgressStep, ProgressUnit, StageKind, StepProgress};
+use bpfassay_packages::stages::{ProgressReport, ProgressState, ProgressStep, ProgressUnit, StageKind, StepProgress};
 
 use super::duration;
 

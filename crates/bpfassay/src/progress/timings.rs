@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bpfassay_testbed::stages::{StageKind, Timing};
+use bpfassay_packages::stages::{StageKind, Timing};
 
 /// Width of the table in columns.
 const WIDTH: usize = 80;

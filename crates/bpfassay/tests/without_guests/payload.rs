@@ -9,10 +9,10 @@ use std::{
     process::Stdio,
 };
 
+use bpfassay_packages::{cache::Cache, digest::Digest};
 use bpfassay_stage::{PACKAGES, Stage};
 use bpfassay_testbed::{
     Arch,
-    cache::{Cache, Digest},
     manifest::Component,
     payload::{Built, Payload, pack},
 };

@@ -13,9 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bpfassay_packages::{apt::Package, cache::Cache, digest::Digest};
 use bpfassay_testbed::{
-    apt::Package,
-    cache::{Cache, Digest},
     guest_bundle,
     manifest::{Check, Manifest},
 };
@@ -360,7 +359,15 @@ const OTHER_WAYS: &[(&str, &str)] = &[
 fn programs_of_the_host_are_started_in_one_way() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut seen = vec![false; OTHER_WAYS.len()];
-    for name in ["bpfassay", "bpfassay-here", "bpfassay-results", "bpfassay-runner", "bpfassay-testbed", "bpfassay-vm"]
+    for name in [
+        "bpfassay",
+        "bpfassay-here",
+        "bpfassay-packages",
+        "bpfassay-results",
+        "bpfassay-runner",
+        "bpfassay-testbed",
+        "bpfassay-vm",
+    ]
     {
         let mut left = vec![crates.join(name).join("src")];
         while let Some(directory) = left.pop() {

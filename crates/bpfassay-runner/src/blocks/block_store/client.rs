@@ -55,7 +55,7 @@ impl StoreClient {
         if let Some(agent) = agents.get(&is_encrypted) {
             return Ok(Arc::clone(agent));
         }
-        let agent = bpfassay_testbed::http::client(url, PATIENCE)
+        let agent = bpfassay_packages::http::client(url, PATIENCE)
             .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let agent = Arc::new(agent);
         agents.insert(is_encrypted, Arc::clone(&agent));

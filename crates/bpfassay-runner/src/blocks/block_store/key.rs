@@ -3,9 +3,9 @@
 
 use std::{fmt, str::FromStr};
 
+use bpfassay_packages::digest::Digest;
 use bpfassay_results::{JOURNAL_VERSION, Provenance, provenance::Artefact};
 use bpfassay_study::{Block, Clock, Study};
-use bpfassay_testbed::cache::Digest;
 use serde_json::{Map, Value, to_value};
 
 /// Version of the key's ingredients. A new version changes all keys.

@@ -3,7 +3,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use bpfassay_testbed::apt::is_url;
+use bpfassay_packages::apt::is_url;
 
 /// The place of a store of blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]

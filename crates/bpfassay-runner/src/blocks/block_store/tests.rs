@@ -9,10 +9,10 @@ mod series;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use bpfassay_packages::digest::Digest;
 use bpfassay_results::{JournalContents, JournalEntry, Provenance};
 use bpfassay_study::{Block, Plan, Target};
 use bpfassay_testbed::{
-    cache::Digest,
     image::GuestImage,
     manifest::{File, Kernel, Segment, Target as Guest},
 };

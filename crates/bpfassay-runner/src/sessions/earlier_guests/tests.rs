@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use bpfassay_packages::digest::Digest;
 use bpfassay_results::file;
 use bpfassay_study::{Available, Narrowing};
-use bpfassay_testbed::cache::Digest;
 
 use super::*;
 

@@ -6,15 +6,15 @@ use std::{
     thread,
 };
 
+use bpfassay_packages::{
+    apt::{Downloader, FetchOptions, NotAnAssetSource},
+    cache::Cache,
+};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    apt::{Downloader, FetchOptions, NotAnAssetSource},
-    cache::Cache,
-    payload::{Payload, ProgramSources, offered as taken, pack, payload_sources::WantedSources, recorded},
-};
+use crate::payload::{Payload, ProgramSources, offered as taken, pack, payload_sources::WantedSources, recorded};
 
 const ARCH: Arch = Arch::Riscv64;
 
@@ -128,7 +128,10 @@ fn what_is_damaged_is_an_error_that_names_file_and_hash() {
     damaged[whole.len() / 2] ^= 1;
     fs::write(&archive, &damaged).unwrap();
     let error = take_from_directory(work.path(), &place).unwrap_err();
-    assert!(matches!(error, Error::Mismatch { expected, .. } if expected == index.archive.sha256), "{error}");
+    assert!(
+        matches!(error, Error::Packages(PackagesError::Mismatch { expected, .. }) if expected == index.archive.sha256),
+        "{error}"
+    );
     assert!(error.to_string().contains(archive.to_str().unwrap()), "{error}");
     fs::write(&archive, [&whole[..], b"more"].concat()).unwrap();
     assert!(take_from_directory(work.path(), &place).is_err());

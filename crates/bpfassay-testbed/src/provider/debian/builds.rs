@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the builds of a series in a package index.
 
-use super::compare_versions;
-use crate::{
+use bpfassay_packages::{
     apt::{IndexedPackage, Located},
-    catalogue::CatalogueEntry,
     safe_names::KernelRelease,
-    testbed_lock::build_name,
 };
+
+use super::compare_versions;
+use crate::{catalogue::CatalogueEntry, testbed_lock::build_name};
 
 /// One build of a kernel in a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]

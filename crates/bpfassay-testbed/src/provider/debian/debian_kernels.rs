@@ -4,6 +4,15 @@
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names to a tree of the cache")]
 
+use bpfassay_packages::{
+    apt::{Apt, IndexedPackage, Package, PackageOrigin, Root},
+    cache::Tree,
+    digest::Digest,
+    error::{PackagesError, apt_failure::AptError},
+    safe_names::KernelRelease,
+    stages::ProgressStep,
+    unpack::GROWTH,
+};
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +21,12 @@ use super::{
     unpack_kernel,
 };
 use crate::{
-    apt::{Apt, IndexedPackage, Package, PackageOrigin, Root},
-    cache::Tree,
     catalogue::{Catalogue, CatalogueEntry, KernelSelection},
-    digest::Digest,
-    error::{Error, Result, apt_failure::AptError, catalogue_error::CatalogueError},
+    error::{Error, Result, catalogue_error::CatalogueError},
     kernel::{BootableKernel, Modules},
     kernel_modules::ModuleLayout,
     manifest,
-    safe_names::KernelRelease,
-    stages::ProgressStep,
     testbed_lock::LockedKernel,
-    unpack::GROWTH,
 };
 
 /// Provides kernels by name.
@@ -58,8 +61,8 @@ impl<'a> KernelProvider<'a> {
     /// Returns the kernel `name` of `arch` if it is in the cache. Does not use the network.
     ///
     /// # Errors
-    /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`Error::Io`] or
-    /// [`Error::Damaged`] if the cache cannot be read or repaired.
+    /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`PackagesError::Io`] or
+    /// [`PackagesError::Damaged`] if the cache cannot be read or repaired.
     pub fn cached(&self, arch: Arch, name: &str) -> Result<Option<BootableKernel>> {
         let Some(choice) = self.known(arch, name)? else { return Ok(None) };
         let tree = self.apt.cache().tree(TREES, &choice.tree_key())?;
@@ -70,8 +73,8 @@ impl<'a> KernelProvider<'a> {
     /// does not check the files of the kernel.
     ///
     /// # Errors
-    /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`Error::Io`] if the
-    /// cache cannot be read.
+    /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`PackagesError::Io`] if
+    /// the cache cannot be read.
     pub(crate) fn is_cached(&self, arch: Arch, name: &str) -> Result<bool> {
         let choice = self.known(arch, name)?;
         Ok(choice.is_some_and(|choice| self.apt.cache().has_tree(TREES, &choice.tree_key())))
@@ -90,13 +93,14 @@ impl<'a> KernelProvider<'a> {
     ///
     /// A name means the build in the catalogue's lock. It means the newest build instead if the
     /// lock has no build, if the mirror no longer has its files, or if
-    /// [`crate::apt::FetchOptions::newest`] requests it. That choice then stays until
-    /// [`crate::apt::FetchOptions::refresh`].
+    /// [`bpfassay_packages::apt::FetchOptions::newest`] requests it. That choice then stays until
+    /// [`bpfassay_packages::apt::FetchOptions::refresh`].
     ///
     /// # Errors
     /// - [`CatalogueError`] for an unknown name, and for a build that is missing or incomplete.
-    /// - [`AptError`] if the mirror fails, [`Error::Offline`] if the network may not be used.
-    /// - [`Error::KernelLayout`] for packages without an image, [`Error::DiskFull`].
+    /// - [`AptError`] if the mirror fails, [`PackagesError::Offline`] if the network may not be
+    ///   used.
+    /// - [`Error::KernelLayout`] for packages without an image, [`PackagesError::DiskFull`].
     pub fn prepare(&self, arch: Arch, name: &str) -> Result<BootableKernel> {
         let selection = self.catalogue.find(arch, name)?;
         if let Some(locked) = self.locked(arch, name) {
@@ -114,7 +118,7 @@ impl<'a> KernelProvider<'a> {
         if !refresh && let Some(choice) = self.remembered(arch, name)? {
             match self.unpacked(arch, &choice, None) {
                 // The mirror may have dropped an old build since. The newest then replaces it.
-                Err(Error::Apt(AptError::Missing { detail, .. })) => {
+                Err(Error::Packages(PackagesError::Apt(AptError::Missing { detail, .. }))) => {
                     tracing::warn!("kernel {name} for {arch}, build {}, is gone ({detail})", choice.version);
                 }
                 other => return choice.kernel(arch, name, &other?),
@@ -122,7 +126,9 @@ impl<'a> KernelProvider<'a> {
         }
         let choice = Choice::from(self.choose(&selection, false)?);
         let (choice, tree) = match self.unpacked(arch, &choice, None) {
-            Err(Error::Apt(AptError::Missing { .. } | AptError::MidSync { .. })) if !refresh => {
+            Err(Error::Packages(PackagesError::Apt(AptError::Missing { .. } | AptError::MidSync { .. })))
+                if !refresh =>
+            {
                 tracing::info!("the package index of suite {} is behind its mirror; fetching it again", choice.suite);
                 let choice = Choice::from(self.choose(&selection, true)?);
                 let tree = self.unpacked(arch, &choice, None)?;
@@ -137,7 +143,7 @@ impl<'a> KernelProvider<'a> {
     }
 
     fn remembered(&self, arch: Arch, name: &str) -> Result<Option<Choice>> {
-        self.apt.cache().recorded(CHOICES, &choice_key(arch, name))
+        Ok(self.apt.cache().recorded(CHOICES, &choice_key(arch, name))?)
     }
 
     /// Returns the build in the lock for `name`, unless the options ask for another.

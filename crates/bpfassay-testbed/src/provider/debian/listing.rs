@@ -3,14 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bpfassay_packages::{apt::Root, error::PackagesError, safe_names::KernelRelease};
 use bpfassay_protocol::Arch;
 
 use super::{KernelBuild, compare_versions, debian_kernels::KernelProvider};
-use crate::{
-    apt::Root,
-    error::{Error, Result},
-    safe_names::KernelRelease,
-};
+use crate::error::{Error, Result};
 
 /// One series of kernels on one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,8 +69,8 @@ impl KernelProvider<'_> {
     /// [`SeriesListing::problem`].
     ///
     /// # Errors
-    /// [`Error::Command`] if an index cannot be read, [`Error::DiskFull`] if there is no space for
-    /// an index, [`Error::Io`] if the cache cannot be read.
+    /// [`PackagesError::Command`] if an index cannot be read, [`PackagesError::DiskFull`] if there
+    /// is no space for an index, [`PackagesError::Io`] if the cache cannot be read.
     pub fn list(&self, arch: Arch) -> Result<Vec<SeriesListing>> {
         let mut suites = BTreeMap::new();
         let mut listings = Vec::new();
@@ -118,8 +115,10 @@ impl KernelProvider<'_> {
         }
         match self.apt.root(suite, &[arch]) {
             Ok(root) => Ok(Suite::Here(root)),
-            Err(error @ (Error::Apt(_) | Error::Offline { .. })) => Ok(Suite::Failed(error.to_string())),
-            Err(error) => Err(error),
+            Err(error @ (PackagesError::Apt(_) | PackagesError::Offline { .. })) => {
+                Ok(Suite::Failed(error.to_string()))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -8,13 +8,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
+use bpfassay_packages::{
     cache::{Cache, CachedFile},
-    error::{Error, Result},
     safe_names::KernelRelease,
     unpack,
     untrusted_tree::{Links, UntrustedTree},
 };
+
+use crate::error::{Error, Result};
 
 /// Change this text whenever the layout of the tree changes.
 pub(super) const LAYOUT: &str = "kernel tree 1";
@@ -29,7 +30,7 @@ pub(super) const MODULES: &str = "modules";
 ///
 /// # Errors
 /// Errors of unpacking, [`Error::KernelLayout`] if the packages are laid out differently from
-/// Debian's, [`Error::Io`] if the cache cannot be written.
+/// Debian's, `PackagesError::Io` if the cache cannot be written.
 pub(super) fn unpack(
     cache: &Cache,
     packages: &[CachedFile],
@@ -55,7 +56,7 @@ fn arrange(tree: &UntrustedTree, release: &KernelRelease, what: &str, content: &
     let missing = |name: &str| Error::KernelLayout { what: what.to_owned(), missing: name.to_owned() };
     let take = |places: Vec<PathBuf>, name: &str| -> Result<bool> {
         let found = places.iter().find(|place| tree.is_file(place));
-        found.map_or(Ok(false), |from| tree.take_file(from, &content.join(name)).map(|()| true))
+        found.map_or(Ok(false), |from| Ok(tree.take_file(from, &content.join(name)).map(|()| true)?))
     };
     let wanted = |places: Vec<PathBuf>, name: &str| match take(places, name)? {
         true => Ok(()),
@@ -82,8 +83,9 @@ fn arrange(tree: &UntrustedTree, release: &KernelRelease, what: &str, content: &
 mod tests {
     use std::fs;
 
+    use bpfassay_packages::test_support::package::{deb, file, tar_entry};
+
     use super::*;
-    use crate::test_support::package::{deb, file, tar_entry};
 
     fn lay(root: &Path, files: &[&str]) {
         for file in files {

@@ -9,15 +9,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_packages::{digest::Digest, safe_names::KernelRelease};
 use bpfassay_protocol::Arch;
 
 use super::{Config, LocalKernel, LocalModules, digest_of, identify, read_image};
 use crate::{
-    digest::Digest,
     error::{Error, Result},
     kernel::Modules,
     kernel_modules::{ModuleLayout, ModulesError, built},
-    safe_names::KernelRelease,
 };
 
 const CONFIG: &str = ".config";
@@ -43,7 +42,7 @@ pub fn is_build_tree(directory: &Path) -> bool {
 ///
 /// # Errors
 /// - [`Error::LocalKernel`] if `tree` is not a build tree, or has images of several architectures.
-/// - [`Error::UnusableImage`] for an invalid image, [`Error::Io`] if a file cannot be read.
+/// - [`Error::UnusableImage`] for an invalid image, `PackagesError::Io` if a file cannot be read.
 /// - [`Error::NotBuilt`] if something is not built, or older than the tree.
 pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -> Result<LocalKernel> {
     let lacks = |problem: String| Error::NotBuilt { tree: tree.to_owned(), problem };
@@ -66,7 +65,7 @@ pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(lacks(format!("has no {RELEASE}: run `make`")));
         }
-        Err(source) => return Err(Error::Io { action: "read", path: tree.join(RELEASE), source }),
+        Err(error) => return Err(Error::io("read", tree.join(RELEASE))(error)),
     };
     if let Some(built) = image_release.filter(|built| *built != release) {
         let shown = shown(tree, &image);
@@ -125,7 +124,7 @@ fn candidates(tree: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(&parent) {
         Ok(entries) => entries.take(MAX_ARCHS),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(Error::Io { action: "read", path: parent, source }),
+        Err(error) => return Err(Error::io("read", parent)(error)),
     };
     let mut found = Vec::new();
     for entry in entries {
@@ -154,7 +153,7 @@ fn own_modules(tree: &Path, config: &Config) -> Result<Option<LocalModules>> {
 ///
 /// # Errors
 /// [`Error::Modules`] if `modules.order` or a module cannot be read, or if it names a file outside
-/// of the tree. [`Error::Io`] if the path of `tree` cannot be resolved.
+/// of the tree. `PackagesError::Io` if the path of `tree` cannot be resolved.
 pub(super) fn modules(tree: &Path) -> Result<Modules> {
     let path = fs::canonicalize(tree).map_err(Error::io("find", tree))?;
     let named = built::modules(&path)?.into_values().map(|module| path.join(module));

@@ -76,7 +76,7 @@ impl Config {
     /// Reads the configuration at `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read or is larger than 16 MiB.
+    /// `PackagesError::Io` if the file cannot be read or is larger than 16 MiB.
     pub fn read(path: &Path) -> Result<Self> {
         let text = bpfassay_input::read(path, MAX_CONFIG).map_err(Error::io("read", path))?;
         Ok(Self::parse(&String::from_utf8_lossy(&text)))

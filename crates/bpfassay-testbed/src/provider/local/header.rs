@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads architecture and release of a kernel image from its header.
 
+use bpfassay_packages::safe_names::KernelRelease;
 use bpfassay_protocol::{Arch, arch::ImageFormat};
-
-use crate::safe_names::KernelRelease;
 
 /// The kind of an image that QEMU can boot.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,16 +17,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Config, LocalKernel, LocalModules};
-use crate::{
+use bpfassay_packages::{
     apt::Package,
     cache::Cache,
     digest::Digest,
-    error::{Error, Result},
     safe_names::KernelRelease,
     unpack::{self, About, GROWTH, is_package},
     untrusted_tree::{Links, UntrustedTree},
 };
+
+use super::{Config, LocalKernel, LocalModules};
+use crate::error::{Error, Result};
 
 const KIND: &str = "kernel-packages";
 /// Change this version when the same packages give another tree than before.
@@ -54,8 +55,8 @@ const PACKAGES: &str = "packages.json";
 /// directory.
 ///
 /// # Errors
-/// [`Error::Io`] if the directory cannot be read, [`Error::LocalKernel`] if it has more packages
-/// than one kernel can have.
+/// `PackagesError::Io` if the directory cannot be read, [`Error::LocalKernel`] if it has more
+/// packages than one kernel can have.
 pub fn packages_in(directory: &Path) -> Result<Vec<PathBuf>> {
     if !directory.is_dir() {
         return Ok(Vec::new());
@@ -80,10 +81,10 @@ pub fn packages_in(directory: &Path) -> Result<Vec<PathBuf>> {
 /// cache has it. The modules are `modules`, or else the modules of the packages.
 ///
 /// # Errors
-/// - [`Error::Package`] if a file is not a package.
+/// - `PackagesError::Package` if a file is not a package.
 /// - [`Error::LocalKernel`] for packages without an image, of several kernels, or without modules
 ///   that guests need.
-/// - [`Error::DiskFull`] or [`Error::Io`] if the cache cannot store the kernel.
+/// - `PackagesError::DiskFull` or `PackagesError::Io` if the cache cannot store the kernel.
 pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalModules>) -> Result<LocalKernel> {
     let shown = packages.first().cloned().unwrap_or_default();
     let hold = if packages.len() == 1 { "holds" } else { "and the packages given with it hold" };
@@ -116,7 +117,7 @@ pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalMod
             found.push(Package { name, version, architecture, size, sha256: cache.digest_of(package)? });
         }
         arrange(&tree, content, &refuse)?;
-        cache.write_small(&content.join(PACKAGES), &found)
+        cache.write_small(&content.join(PACKAGES), &found).map_err(Error::from)
     })?;
     let list = tree.path.join(PACKAGES);
     let text = bpfassay_input::read(&list, MAX_LIST).map_err(Error::io("read", &list))?;
@@ -176,7 +177,7 @@ fn arrange(tree: &UntrustedTree, content: &Path, refuse: &dyn Fn(String) -> Erro
         )));
     }
     // Links in the modules' directory point to where the kernel's sources would be installed.
-    tree.take_directory(&own, &content.join(&own), Links::Removed)
+    Ok(tree.take_directory(&own, &content.join(&own), Links::Removed)?)
 }
 
 /// Returns the release and image of the only kernel in `tree`, or `Ok(Err)` with a problem of the

@@ -4,13 +4,13 @@
 
 use std::{path::Path, sync::Arc};
 
+use bpfassay_packages::stages::Stages;
 use bpfassay_results::{Again, file};
 use bpfassay_runner::{
     Interrupted, Like, PlannedWork, QemuSource, Session, ShellUse, Store, StoreOptions, StudySelection, Testbed,
     is_counted, run_provenance::this_program,
 };
 use bpfassay_study::{Plan, Shard};
-use bpfassay_testbed::stages::Stages;
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{

@@ -5,12 +5,13 @@ use std::{
     process::Command,
 };
 
-use super::*;
-use crate::{
+use bpfassay_packages::{
     apt::{FetchOptions, IndexState, Located, ReleaseFile},
     cache::Cache,
     test_support::{Small, damage, lacks, left_in_tmp},
 };
+
+use super::*;
 
 fn indexed(name: &str, version: &str, depends: &[&str]) -> IndexedPackage {
     IndexedPackage {
@@ -189,7 +190,7 @@ fn a_damaged_kernel_is_unpacked_again_and_a_damaged_package_asks_for_the_network
     damage(&kernel.image.path);
     damage(&cache.object(&kernel.packages[0].sha256).unwrap().unwrap().path);
     let error = kernels.prepare(Arch::X86_64, "6.12").unwrap_err();
-    assert!(matches!(error, Error::Offline { .. }), "{error}");
+    assert!(matches!(error, Error::Packages(PackagesError::Offline { .. })), "{error}");
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn a_disk_that_fills_up_while_unpacking_is_reported_with_what_and_where() {
     let cache = Cache::open(small.path()).unwrap();
     remember(&cache, &file);
     let error = KernelProvider::new(&offline(&cache), &catalogue()).prepare(Arch::X86_64, "6.12").unwrap_err();
-    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+    assert!(matches!(error, Error::Packages(PackagesError::DiskFull { .. })), "{error}");
     assert!(error.to_string().starts_with("no space left for kernel 6.12.1+x-amd64 for x86_64 in /"), "{error}");
     assert!(left_in_tmp(small.path()).is_empty());
 }

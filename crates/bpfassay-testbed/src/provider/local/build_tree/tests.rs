@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use bpfassay_packages::cache::Cache;
+
 use super::*;
 use crate::{
-    cache::Cache,
     kernel_modules::{ModuleSet, Signatures, tests::module},
     provider::local::{arm64_image, prepare},
 };

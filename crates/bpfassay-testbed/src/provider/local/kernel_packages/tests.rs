@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use bpfassay_packages::test_support::package::{deb, file, tar_entry};
+
 use super::*;
-use crate::{
-    provider::local::{arm64_image, prepare},
-    test_support::package::{deb, file, tar_entry},
-};
+use crate::provider::local::{arm64_image, prepare};
 
 const RELEASE: &str = "6.99.0-mine";
 
