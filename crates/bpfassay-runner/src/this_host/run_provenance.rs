@@ -5,7 +5,7 @@
 
 use std::{fs, path::Path};
 
-use bpfassay_packages::{cache::Cache, digest::Digest, error};
+use bpfassay_packages::{cache::Cache, digest::Digest};
 use bpfassay_protocol::Arch;
 use bpfassay_results::{
     Provenance,
@@ -74,7 +74,7 @@ pub fn this_program(cache: &Cache) -> Artefact {
 }
 
 /// Describes this program.
-fn bpfassay(digest: impl Fn(&Path) -> error::Result<Digest>) -> Artefact {
+fn bpfassay(digest: impl Fn(&Path) -> bpfassay_packages::error::Result<Digest>) -> Artefact {
     let own = std::env::current_exe().ok().and_then(|path| digest(&path).ok());
     Artefact {
         name: "bpfassay".to_owned(),
