@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Generates the lists of tool files and package files that `src/bundled.rs` compiles in.
+//! Generates the lists of tool files and program lists that `src/bundled.rs` compiles in.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use std::{
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    let code = list("TOOL_FILES", &root.join("tools"))? + &list("PACKAGE_FILES", &root.join("packages"))?;
+    let code = list("TOOL_FILES", &root.join("tools"))? + &list("PROGRAM_LISTS", &root.join("packages"))?;
     fs::write(PathBuf::from(env::var("OUT_DIR")?).join("bundled.rs"), code)?;
     Ok(())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tools compiled into this crate: one tool file each (`tools/`), or a line of a package file
+//! The tools compiled into this crate: one tool file each (`tools/`), or a line of a program list
 //! (`packages/`).
 //!
 //! The objects that tool files name are compiled into the bundled tracer. The tracer loads them by
@@ -11,16 +11,16 @@ use bpfassay_input::document::Invalid;
 
 use crate::{
     file::{Source, ToolFile},
-    read::package_file,
+    read::program_list,
 };
 
-// Defines `TOOL_FILES` and `PACKAGE_FILES`: pairs of name and text, sorted by name.
+// Defines `TOOL_FILES` and `PROGRAM_LISTS`: pairs of name and text, sorted by name.
 include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
 
-/// The tools of all package files.
+/// The tools of all program lists.
 static PROGRAMS: LazyLock<Result<Vec<ToolFile>, Invalid>> = LazyLock::new(|| {
-    let parse = |&(name, text): &(&str, &str)| package_file::parse(&format!("packages/{name}.toml"), text);
-    Ok(PACKAGE_FILES.iter().map(parse).collect::<Result<Vec<_>, _>>()?.concat())
+    let parse = |&(name, text): &(&str, &str)| program_list::parse(&format!("packages/{name}.toml"), text);
+    Ok(PROGRAM_LISTS.iter().map(parse).collect::<Result<Vec<_>, _>>()?.concat())
 });
 
 /// Names of the tools with a tool file each, sorted.
@@ -28,15 +28,15 @@ pub fn with_files() -> impl Iterator<Item = &'static str> {
     TOOL_FILES.iter().map(|(name, _)| *name)
 }
 
-/// The tools of package files, by package and then by name.
+/// The tools of program lists, by package and then by name.
 ///
 /// # Errors
-/// [`Invalid`] if a package file is invalid, which a test excludes.
+/// [`Invalid`] if a program list is invalid, which a test excludes.
 pub fn of_packages() -> Result<&'static [ToolFile], Invalid> {
     PROGRAMS.as_deref().map_err(Invalid::clone)
 }
 
-/// Names of all bundled tools; those with a tool file only, if a package file is invalid.
+/// Names of all bundled tools; those with a tool file only, if a program list is invalid.
 pub fn names() -> impl Iterator<Item = &'static str> {
     with_files().chain(PROGRAMS.iter().flatten().map(|tool| &*tool.name))
 }

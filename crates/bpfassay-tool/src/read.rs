@@ -7,8 +7,8 @@
 )]
 
 mod contents_keys;
-pub(crate) mod package_file;
 mod places;
+pub(crate) mod program_list;
 mod report_keys;
 
 use std::{

@@ -367,8 +367,7 @@ fn programs_of_the_host_are_started_in_one_way() {
         "bpfassay-runner",
         "bpfassay-testbed",
         "bpfassay-vm",
-    ]
-    {
+    ] {
         let mut left = vec![crates.join(name).join("src")];
         while let Some(directory) = left.pop() {
             for entry in fs::read_dir(directory).unwrap() {

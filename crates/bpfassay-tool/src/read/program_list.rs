@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads package files: the programs of a Debian package, each as a tool of that name.
+//! Reads program lists: the programs of a Debian package, each as a tool of that name.
 //!
-//! A package file has what all programs have in common (`[package]`, `[start]`) and one line for
+//! A program list has what all programs have in common (`[package]`, `[start]`) and one line for
 //! each program (`[programs]`). A line has the keys of `[start]` in a tool file, which replace
 //! those of the package, and further packages (`with`). Arguments of a line follow those of the
 //! package.
@@ -31,7 +31,7 @@ struct CommonPart {
     start: StartPart,
 }
 
-/// Parses a package file from `text`. `origin` names it in messages. The tools are sorted by name.
+/// Parses a program list from `text`. `origin` names it in messages. The tools are sorted by name.
 ///
 /// # Errors
 /// [`Invalid`] with all errors in the text and their places.
@@ -147,7 +147,7 @@ one = {}
     }
 
     #[test]
-    fn bundled_package_files_are_valid_and_no_tool_has_two_descriptions() {
+    fn bundled_program_lists_are_valid_and_no_tool_has_two_descriptions() {
         let tools = bundled::of_packages().unwrap();
         assert!(tools.len() > 100, "{}", tools.len());
         let mut names: Vec<_> = bundled::names().collect();
