@@ -6,8 +6,9 @@ def count($one; $many): if . == 1 then "1 \($one)" else "\(.) \($many)" end;
 def list: if length < 2 then join("") else (.[:-1] | join(", ")) + " and " + .[-1] end;
 def sign: {"loads": "✔", "does not load": "✘ load", "does not attach": "✘ attach", "does not start": "✘ start",
   "failed": "✘ fails", "not measured": "–"}[.];
-def order: split(" ") as [$arch, $kernel]
-  | [(["x86_64", "aarch64", "riscv64"] | index($arch)), [$kernel | scan("[0-9]+") | tonumber]];
+
+# Targets in the order of the study.
+def in_order($targets): . as $some | $targets | map(select(. as $target | $some | index([$target])));
 
 # All cells, each with its tool.
 def cells: [.tools[] as $tool | $tool.cells[] | . + {tool: $tool.name, package: $tool.package}];
@@ -23,12 +24,12 @@ def loading($package; $target):
     + (if $not == [] then "." else "; \($not | map("`\(.)`") | list) \(if ($not | length) == 1 then "does" else "do" end) not." end);
 
 . as $atlas
-| ([cells[].target] | unique | sort_by(order)) as $targets
+| .targets as $targets
 | ([.tools[].package] | unique) as $packages
 | ([cells[]] | length) as $all
 | "# Atlas: eBPF tools of Debian on its kernels",
 "",
-"`bpfassay check` loaded \(.tools | length | count("tool"; "tools")) of \($packages | map("\(.) \($atlas.packages[.])") | list)",
+"`bpfassay check` started \(.tools | length | count("tool"; "tools")) of \($packages | map("\(.) \($atlas.packages[.])") | list)",
 "on \($targets | length | count("target"; "targets")): \($all) cells, of which \([cells[] | select(.state == "not measured")] | length) are not measured.",
 "`ci/records/atlas` wrote these pages, [atlas.csv](atlas.csv) and [index.html](index.html), which can be",
 "sorted and searched. A line of [tools/](tools) has all figures of a tool.",
@@ -48,7 +49,7 @@ def loading($package; $target):
 "|---|---|---|",
 ([cells[] | select((.state | startswith("does not")) or .state == "failed")]
   | group_by([.reason, .state]) | sort_by(-length, .[0].reason)[]
-  | "| \([.[].tool] | unique | map("`\(.)`") | join(", ")) | \([.[].target] | unique | sort_by(order) | join(", ")) | \(.[0].state): \(.[0].reason | cell_text) |"),
+  | "| \([.[].tool] | unique | map("`\(.)`") | join(", ")) | \([.[].target] | unique | in_order($targets) | join(", ")) | \(.[0].state): \(.[0].reason | cell_text) |"),
 "",
 "## Findings",
 "",
@@ -56,7 +57,7 @@ def loading($package; $target):
 "|---|---|---|",
 ([cells[] | . as $cell | .findings[] | {tool: $cell.tool, target: $cell.target, kind, evidence}]
   | group_by([.tool, .kind])[]
-  | "| `\(.[0].tool)` | \([.[].target] | sort_by(order) | join(", ")) | \(.[0].kind): \(.[0].evidence | cell_text) |"),
+  | "| `\(.[0].tool)` | \([.[].target] | in_order($targets) | join(", ")) | \(.[0].kind): \(.[0].evidence | cell_text) |"),
 "",
 "## Not measured",
 "",

@@ -55,6 +55,7 @@ def cell:
 map(known) as $runs
 | ([$runs[] | must("plan").study.tool_files[] | {(.file.name): .file.source.debian[0].package}] | add) as $package
 | {
+    targets: (reduce ($runs[] | .cells[] | target) as $target ([]; if index([$target]) then . else . + [$target] end)),
     packages: ([$runs[] | .provenance[] | .targets[] | .payload[] | select([.name] | inside([$package[]])) | {(.name): .version}] | add),
     kernels: ([$runs[] | .provenance[] | .targets[] | {(.target | "\(.arch) \(.kernel)"): .kernel.name}] | add),
     tools: ([$runs[] | .cells[] | select(.tool) | . as $cell

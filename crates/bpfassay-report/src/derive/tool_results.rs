@@ -246,10 +246,11 @@ fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -
         Ready::Programs { .. } | Ready::Started => matches!(tool.file.source, Source::Object(_)),
     };
     let counted = readings.is_some_and(|readings| readings.samples.iter().any(|sample| sample.value != 0));
-    let loaded = counted || !seen.programs.is_empty();
+    let attached = counted || seen.links.is_some_and(|links| links > 0);
+    let loaded = attached || !seen.programs.is_empty();
     match loaded && shows_all {
         true => Start::Ready,
-        false => Start::Running { loaded, attached: counted || seen.links.is_some_and(|links| links > 0) },
+        false => Start::Running { loaded, attached },
     }
 }
 

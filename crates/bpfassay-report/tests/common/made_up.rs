@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Made-up results with more content than the plain study.
 
-use bpfassay_protocol::{Arch, probe::Probe, tool_job::ToolFigures};
+use bpfassay_protocol::{
+    Arch,
+    probe::Probe,
+    tool_job::{BpfObject, ToolFigures},
+};
 use bpfassay_report::derive;
 use bpfassay_results::{JournalEntry, Outcome, Results};
 use bpfassay_study::{Clock, Gate, Study, Target};
@@ -69,7 +73,13 @@ pub(crate) fn with_tool(deny: &[Kind], refused: Option<Arch>) -> Results {
         if Some(block.target.arch) == refused {
             return Outcome::Refused(not_supported());
         }
-        let mut seen = ToolFigures { ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
+        let program = BpfObject { id: 7, name: "on_read".to_owned(), kind: 26, memory_bytes: None, code: None };
+        let mut seen = ToolFigures {
+            programs: vec![program],
+            ended: "ended".to_owned(),
+            stop_ns: Some(1),
+            ..ToolFigures::default()
+        };
         if block.target.arch == Arch::Riscv64 {
             seen.left_behind.programs = vec!["on_read".to_owned()];
             seen.resident_bytes = [1 << 30; 2];

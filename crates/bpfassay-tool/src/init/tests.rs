@@ -97,7 +97,7 @@ fn a_bpftrace_script_is_written_with_what_it_adds_up() {
     let file = read(&text);
     assert_eq!(file.name, "io");
     assert_eq!(file.arguments, ["-f", "json", "{script}"]);
-    assert!(matches!(&file.ready, Ready::Line { .. }) && file.report.is_none());
+    assert!(matches!(&file.ready, Ready::Programs { count: 1, named: None }) && file.report.is_none());
     assert!(text.contains("# Not added up, so no figures: @start\n"), "{text}");
     let report = read(&accepted(&text)).report.unwrap();
     assert!(matches!(report.form, ReportForm::BpftraceJson { .. }));
