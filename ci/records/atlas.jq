@@ -28,7 +28,7 @@ def state:
       | [$text | lacking][0] as $lacks
       | if $lacks then {state: "not measured", reason: $lacks}
         elif .failures[0].failure.kind == "host" then {state: "not measured", reason: ($text | reason)}
-        else {state: "failed", reason: ($text | reason)} end
+        else {state: "failed", reason: (.failures[0].failure.excerpt[0] | line | .[:200])} end
     elif $attach.outcome == "attached" then
       status("does-not-load") as $load
       | if $load.status == "not-evaluated" then {state: "not measured", reason: ("nothing shows that it loaded: " + $load.reason)}
