@@ -19,13 +19,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfassay_protocol::tracer_messages::ProgramStatistics;
+use bpfassay_protocol::{Arch, tracer_messages::ProgramStatistics};
 use bpfassay_report::derive;
 use bpfassay_results::{Outcome, Results};
 use bpfassay_study::{Clock, Study};
 use serde_json::{Value, json};
 
-use crate::common::{contents, outcome, quick, study};
+use crate::common::{contents, made_up, outcome, quick, study};
 
 const CI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/records");
 
@@ -234,4 +234,54 @@ fn costs_are_shown_directly_and_as_a_whole_and_by_role() {
     assert!(!success && why.contains("a role without a column"), "{why}");
     let (success, tables) = run("cost-table", &with_run_times());
     assert!(success && tables.contains(" | on_read 100 |") && tables.contains(" | 100 |"), "{tables}");
+}
+
+/// Returns the contents of a JSON file.
+fn json_of(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
+    if !is_testable() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let results = made_up::with_tool(&[], Some(Arch::Aarch64));
+    fs::write(directory.path().join("results.json"), serde_json::to_vec(&results).unwrap()).unwrap();
+    let filter = Path::new(CI).join("atlas.jq");
+    let mut jq = Command::new("jq");
+    jq.arg("--slurp").arg("-L").arg(CI).arg("-f").arg(filter).arg(directory.path().join("results.json"));
+    let output = jq.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let atlas: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(atlas["targets"], json!(["x86_64 6.1", "aarch64 6.1", "riscv64 6.12"]));
+    let cells = atlas["tools"][0]["cells"].as_array().unwrap();
+    let of = |target: &str| cells.iter().find(|cell| cell["target"] == target).unwrap();
+    assert_eq!((&of("x86_64 6.1")["state"], &of("x86_64 6.1")["programs"]), (&json!("loads"), &json!(1)));
+    assert_eq!(of("aarch64 6.1")["state"], "does not attach");
+    assert_eq!(of("aarch64 6.1")["reason"], "cannot attach on_read to vfs_read: Unknown error 524");
+    assert_eq!(of("riscv64 6.12")["findings"][0]["kind"], "left-behind");
+}
+
+/// Every sentence of the pages follows from atlas.json.
+#[test]
+fn the_pages_of_the_atlas_are_those_of_its_data() {
+    if !is_testable() {
+        return;
+    }
+    let recorded = Path::new(CI).join("../../results/atlas");
+    let directory = tempfile::tempdir().unwrap();
+    fs::copy(recorded.join("atlas.json"), directory.path().join("atlas.json")).unwrap();
+    let status = Command::new(Path::new(CI).join("atlas-pages")).arg(directory.path()).status().unwrap();
+    assert!(status.success());
+    for page in ["README.md", "atlas.csv", "index.html"] {
+        let text = |directory: &Path| fs::read_to_string(directory.join(page)).unwrap();
+        assert!(text(directory.path()) == text(&recorded), "{page}: write it with `ci/records/atlas-pages`");
+    }
+    let tools = json_of(&recorded.join("atlas.json"))["tools"].as_array().unwrap().clone();
+    assert_eq!(fs::read_dir(recorded.join("tools")).unwrap().count(), tools.len());
+    for tool in tools {
+        assert_eq!(json_of(&recorded.join(format!("tools/{}.json", tool["name"].as_str().unwrap()))), tool);
+    }
 }
