@@ -106,6 +106,7 @@ rec {
   # The command has in it what kernels there are, and the digest of the guests' sources.
   commandSource = sourceOf ([ "bpfassay" ] ++ guestCrates ++ [ ebpfCrate ]) [
     (root + "/docs/reference/findings.md")
+    (root + "/docs/reference/findings-behaviour.md")
     (root + "/ior-configs")
     (root + "/testbed.lock")
     (lib.fileset.fileFilter (file: file.hasExt "toml" || file.hasExt "config") (root + "/kernels"))
@@ -140,6 +141,7 @@ rec {
       (root + "/crates")
       (root + "/docs/explanation/finding-evidence.md")
       (root + "/docs/reference/findings.md")
+      (root + "/docs/reference/findings-behaviour.md")
       (root + "/docs/reference/study-file.md")
       (root + "/docs/reference/study-file-design.md")
       (root + "/docs/reference/tool-file.md")

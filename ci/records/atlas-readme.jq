@@ -15,9 +15,10 @@ def cells: [.tools[] as $tool | $tool.cells[] | . + {tool: $tool.name, package: 
 # Names of the tools of $package with this state on $target.
 def named($package; $target; is): [cells[] | select(.package == $package and .target == $target and is) | .tool];
 
-# One sentence for each package and target: how many load, and which do not.
+# One sentence for each package and target: how many load, and which do not. A tool that fails
+# later is in the table of reasons only.
 def loading($package; $target):
-  named($package; $target; .state != "not measured") as $measured
+  named($package; $target; .state != "not measured" and .state != "failed") as $measured
   | named($package; $target; .state == "loads") as $loads
   | ($measured - $loads) as $not
   | "On \($target), \($loads | length) of \($measured | length) measured tools of \($package) load"
@@ -32,10 +33,10 @@ def loading($package; $target):
 "`bpfassay check` started \(.tools | length | count("tool"; "tools")) of \($packages | map("\(.) \($atlas.packages[.])") | list)",
 "on \($targets | length | count("target"; "targets")): \($all) cells, of which \([cells[] | select(.state == "not measured")] | length) are not measured.",
 "`ci/records/atlas` wrote these pages, [atlas.csv](atlas.csv) and [index.html](index.html), which can be",
-"sorted and searched. A line of [tools/](tools) has all figures of a tool.",
+"sorted and searched. Each file in [tools/](tools) has all figures of a tool.",
 "",
 "A check starts a tool and shows what the verifier makes of its programs. It compares no counts and",
-"measures no cost.",
+"measures no cost. Kernels: \([$targets[] as $target | "\($target) is \($atlas.kernels[$target])"] | join("; ")).",
 "",
 "## What was found",
 "",

@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// The text of docs/reference/findings.md about a kind, without code markup.
+/// The text of a page of findings about a kind, without code markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KindAdvice {
     /// Meaning of the finding.
@@ -103,16 +103,22 @@ pub struct KindAdvice {
     pub repair: String,
 }
 
-/// docs/reference/findings.md through a symbolic link.
-const PAGE: &str = include_str!("../../findings.md");
+/// The pages of findings in docs/reference, through symbolic links.
+const PAGES: [&str; 2] = [include_str!("../../findings.md"), include_str!("../../findings-behaviour.md")];
+
+/// Returns `text` without the link to the next page.
+fn without_next(text: &str) -> &str {
+    text.split_once("\nNext: ").map_or(text, |(text, _)| text)
+}
 
 impl Kind {
-    /// Returns the kind's section of docs/reference/findings.md.
+    /// Returns the section about the kind.
     #[must_use]
     pub fn advice(self) -> KindAdvice {
-        let section = PAGE.split("\n## ").skip(1).find_map(|section| {
+        let section = PAGES.iter().flat_map(|page| page.split("\n## ").skip(1)).find_map(|section| {
             let (name, text) = section.split_once('\n')?;
-            (name == self.name()).then(|| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" "))
+            (name == self.name())
+                .then(|| without_next(text).replace('`', "").split_whitespace().collect::<Vec<_>>().join(" "))
         });
         let section = section.unwrap_or_default();
         let (meaning, rest) = section.split_once(" *Check*: ").unwrap_or((&section, ""));
