@@ -4,16 +4,14 @@
 use std::fmt;
 
 use bpfassay_protocol::{
-    Operation, ProbeConfiguration, finding_name::Finding, job::Better, probe::ByteMeaning, tool_job::BpfObject,
-    tracer_messages::Refusal,
+    Operation, ProbeConfiguration, finding_name::Finding, job::Better, probe::ByteMeaning, tracer_messages::Refusal,
 };
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, MetricName, Target};
-use bpfassay_tool::finding::{Compared, FindingResult, FindingStatus, Kind, NotCompared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CodeCoverage, Direct, Figure, RunFailure};
+use crate::{CodeCoverage, Direct, Figure, RunFailure, ToolResult};
 
 /// The results of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,51 +58,6 @@ pub struct CellResult {
     /// Source lines and branches that ran; `None` for the baseline, and if nothing counted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_coverage: Option<Figure<CodeCoverage>>,
-}
-
-/// The findings about a tool that a tool file describes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ToolResult {
-    /// Every kind of fault: found in a run, looked for and not found, or not looked for and why.
-    pub findings: Vec<FindingResult>,
-    /// The tool's figures, each with what really happened. Both come from the last run with the
-    /// bundled tracer as reference tracer. Requested bytes come from the last run whose reference
-    /// tracer counts requested bytes.
-    pub figures: Vec<Compared>,
-    /// Figures in the tool file that no run could compare. Filled if the study compares tools.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_compared: Vec<NotCompared>,
-    /// The run behind `figures`: the one with returned bytes, or else the one with requested bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<String>,
-    /// The tool's programs in the kernel, from the first measured run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loaded: Option<Loaded>,
-}
-
-/// A tool that was ready.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Loaded {
-    /// Time from the tool's start until it was ready, in nanoseconds of the guest's clock.
-    pub ready_ns: u64,
-    /// Time for creating maps and loading programs, in the same unit. `None` unless the loader
-    /// reports it; only the loader of bare objects does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_ns: Option<u64>,
-    /// The programs as the kernel held them when the tool was ready.
-    pub programs: Vec<BpfObject>,
-}
-
-impl Loaded {
-    /// Returns the programs in the order in which they were loaded.
-    #[must_use]
-    pub fn programs_by_id(&self) -> Vec<&BpfObject> {
-        let mut programs: Vec<&BpfObject> = self.programs.iter().collect();
-        programs.sort_by_key(|program| program.id);
-        programs
-    }
 }
 
 /// A pitfall that the tracer found in runs of a cell.
@@ -170,11 +123,7 @@ impl CellResult {
     /// something shows it, or if the cell has no tool.
     #[must_use]
     pub fn not_seen_to_load(&self) -> Option<&str> {
-        let findings = &self.tool_result.as_ref().filter(|_| matches!(self.attach, Attach::Attached { .. }))?.findings;
-        findings.iter().find_map(|finding| match &finding.status {
-            FindingStatus::NotEvaluated { reason } if finding.kind == Kind::DoesNotLoad => Some(&**reason),
-            _ => None,
-        })
+        self.tool_result.as_ref().filter(|_| matches!(self.attach, Attach::Attached { .. }))?.not_seen_to_load()
     }
 
     /// Counts measured runs that lack a figure which the workload has to report. Selects the metric

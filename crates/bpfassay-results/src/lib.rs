@@ -41,11 +41,12 @@ pub mod results_schema;
 mod run_record;
 mod sampling;
 mod tagged;
+mod tool_result;
 mod verdict;
 
 pub use cell::{
-    Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime, Loaded,
-    Overhead, Pooled, PooledCost, RunCounts, RunTime, ToolResult, Unit,
+    Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime,
+    Overhead, Pooled, PooledCost, RunCounts, RunTime, Unit,
 };
 pub use code_coverage::{
     BootCoverage, CodeCoverage, CoveredBranch, CoveredLine, CoveredLines, ProgramCoverage, ProgramExecutions,
@@ -75,4 +76,5 @@ pub use run_record::{
     RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunResult, Span, Work,
 };
 pub use sampling::{Sampled, SamplingEnd, Widest};
+pub use tool_result::{Loaded, ToolResult};
 pub use verdict::{BootVerdict, Involved};

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Results of a tool under test in a cell: findings, compared figures, programs in the kernel.
+
+use bpfassay_protocol::tool_job::BpfObject;
+use bpfassay_tool::finding::{Compared, FindingResult, FindingStatus, Kind, NotCompared};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The findings about a tool that a tool file describes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolResult {
+    /// Every kind of fault: found in a run, looked for and not found, or not looked for and why.
+    pub findings: Vec<FindingResult>,
+    /// The tool's figures, each with what really happened. Both come from the last run with the
+    /// bundled tracer as reference tracer. Requested bytes come from the last run whose reference
+    /// tracer counts requested bytes.
+    pub figures: Vec<Compared>,
+    /// Figures in the tool file that no run could compare. Filled if the study compares tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_compared: Vec<NotCompared>,
+    /// The run behind `figures`: the one with returned bytes, or else the one with requested bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The tool's programs in the kernel, from the first measured run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<Loaded>,
+}
+
+impl ToolResult {
+    /// Tells why nothing shows that the tool loaded; `None` if something shows whether it did.
+    #[must_use]
+    pub fn not_seen_to_load(&self) -> Option<&str> {
+        self.findings.iter().find_map(|finding| match &finding.status {
+            FindingStatus::NotEvaluated { reason } if finding.kind == Kind::DoesNotLoad => Some(&**reason),
+            _ => None,
+        })
+    }
+}
+
+/// A tool that was ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loaded {
+    /// Time from the tool's start until it was ready, in nanoseconds of the guest's clock.
+    pub ready_ns: u64,
+    /// Time for creating maps and loading programs, in the same unit. `None` unless the loader
+    /// reports it; only the loader of bare objects does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_ns: Option<u64>,
+    /// The programs as the kernel held them when the tool was ready.
+    pub programs: Vec<BpfObject>,
+}
+
+impl Loaded {
+    /// Returns the programs in the order in which they were loaded.
+    #[must_use]
+    pub fn programs_by_id(&self) -> Vec<&BpfObject> {
+        let mut programs: Vec<&BpfObject> = self.programs.iter().collect();
+        programs.sort_by_key(|program| program.id);
+        programs
+    }
+}
