@@ -58,7 +58,7 @@ def loading($package; $target):
 "|---|---|---|",
 ([cells[] | . as $cell | .findings[] | {tool: $cell.tool, target: $cell.target, kind, evidence}]
   | group_by([.tool, .kind])[]
-  | "| `\(.[0].tool)` | \([.[].target] | in_order($targets) | join(", ")) | \(.[0].kind): \(.[0].evidence | cell_text) |"),
+  | "| `\(.[0].tool)` | \([.[].target] | in_order($targets) | join(", ")) | \(.[0].kind), on \(.[0].target): \(.[0].evidence | cell_text) |"),
 "",
 "## Not measured",
 "",
@@ -76,4 +76,4 @@ def loading($package; $target):
 "|---|\($targets | map("---|") | join(""))",
 (.tools[] | . as $tool
   | "| \(.name) | \([$targets[] as $target | [$tool.cells[] | select(.target == $target)][0]
-    | if . == null then "no package" else (.state | sign) + (if .verified_instructions then " \(.verified_instructions)" else "" end) end] | join(" | ")) |")
+    | if . == null then "not checked" else (.state | sign) + (if .verified_instructions then " \(.verified_instructions)" else "" end) end] | join(" | ")) |")
