@@ -123,11 +123,7 @@ impl ToolFile {
         if is_object {
             default.ready = Ready::Started;
         }
-        let start = root.or("start", default.clone(), |field| {
-            let section = field.table()?;
-            section.only(START_KEYS);
-            start_part(&section, default, is_object)
-        });
+        let start = root.or("start", default.clone(), |field| start(field, default, is_object));
         let stop = root.or("stop", Stop::default(), stop);
         let report = root.optional("report", |field| report_keys::read(field, is_object));
         let (name, description) = tool?;
@@ -174,6 +170,13 @@ impl StartPart {
 
 /// The keys of `[start]`.
 const START_KEYS: &[&str] = &["arguments", "environment", "needs", "ready", "deadline"];
+
+/// Reads the section `[start]`.
+fn start(field: &Field<'_, '_>, default: StartPart, is_object: bool) -> Result<StartPart, Reported> {
+    let section = field.table()?;
+    section.only(START_KEYS);
+    start_part(&section, default, is_object)
+}
 
 /// Reads the keys of `[start]` from `section`.
 fn start_part(section: &Section<'_, '_>, default: StartPart, is_object: bool) -> Result<StartPart, Reported> {

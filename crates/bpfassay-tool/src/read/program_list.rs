@@ -12,7 +12,7 @@ use bpfassay_protocol::Arch;
 use super::{
     START_KEYS, StartPart,
     places::{in_the_guest, package},
-    report_keys, start_part,
+    report_keys, start, start_part,
 };
 use crate::{
     Stop, TOOL_SCHEMA,
@@ -22,7 +22,7 @@ use crate::{
 /// Stands for the name of a program in paths and arguments of all programs.
 const NAME: &str = "{name}";
 
-/// What the programs of a package have in common.
+/// The keys that apply to all programs of a package.
 struct CommonPart {
     suite: String,
     package: String,
@@ -42,11 +42,8 @@ pub(crate) fn parse(origin: &str, text: &str) -> Result<Vec<ToolFile>, Invalid> 
 fn read(root: &Section<'_, '_>) -> Result<Vec<ToolFile>, Reported> {
     root.only(&["schema", "package", "start", "programs"]);
     root.need("schema", |schema| schema.number(TOOL_SCHEMA..=TOOL_SCHEMA))?;
-    let start = root.or("start", StartPart::of_programs(), |field| {
-        let section = field.table()?;
-        section.only(START_KEYS);
-        start_part(&section, StartPart::of_programs(), false)
-    })?;
+    let default = StartPart::of_programs();
+    let start = root.or("start", default.clone(), |field| start(field, default, false))?;
     let common = root.need("package", |field| {
         let section = field.table()?;
         section.only(&["suite", "name", "arch", "program"]);

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_packages::{apt::Package, cache::Cache, digest::Digest};
+use bpfassay_packages::{apt::Package, cache::Cache, digest::Digest, test_support::package::tar_entry};
 use bpfassay_testbed::{
     guest_bundle,
     manifest::{Check, Manifest},
@@ -24,29 +24,12 @@ use crate::common::{printed, spec};
 /// A user who is not root.
 const USER: u32 = 1000;
 
-/// Creates an entry of a tar archive, in the form of ustar.
-fn entry(kind: u8, path: &str, mode: u32, link: &str, content: &[u8]) -> Vec<u8> {
-    let mut block = vec![0; 512];
-    block[..path.len()].copy_from_slice(path.as_bytes());
-    block[100..107].copy_from_slice(format!("{mode:07o}").as_bytes());
-    block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
-    block[156] = kind;
-    block[157..157 + link.len()].copy_from_slice(link.as_bytes());
-    block[257..265].copy_from_slice(b"ustar\x0000");
-    block[148..156].fill(b' ');
-    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    block.extend(content);
-    block.resize(block.len().next_multiple_of(512), 0);
-    block
-}
-
 fn file(path: &str, content: &[u8]) -> Vec<u8> {
-    entry(b'0', path, 0o644, "", content)
+    tar_entry(b'0', path, 0o644, "", content)
 }
 
 fn link(path: &str, target: &str) -> Vec<u8> {
-    entry(b'2', path, 0o777, target, b"")
+    tar_entry(b'2', path, 0o777, target, b"")
 }
 
 /// Creates a Debian package with these entries.
@@ -173,8 +156,8 @@ fn bundle_with_its_own_qemu(directory: &Path) -> (PathBuf, PathBuf, Package) {
     );
     let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);
     let bytes = deb(&[
-        entry(b'0', &format!("./lib/{triplet}/ld-linux-{triplet}.so.2"), 0o755, "", script.as_bytes()),
-        entry(b'0', "./usr/bin/qemu-system-aarch64", 0o755, "", script.as_bytes()),
+        tar_entry(b'0', &format!("./lib/{triplet}/ld-linux-{triplet}.so.2"), 0o755, "", script.as_bytes()),
+        tar_entry(b'0', "./usr/bin/qemu-system-aarch64", 0o755, "", script.as_bytes()),
         file(&format!("./usr/lib/{triplet}/x"), b""),
         file("./usr/share/qemu/x", b""),
     ]);
