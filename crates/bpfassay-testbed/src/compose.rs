@@ -7,7 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "copies files of a checked manifest to names that are digests")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
@@ -191,7 +191,11 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
         provider: &spec.provider,
         toolchain: spec.toolchain.clone(),
         assets: Vec::new(),
-        targets: spec.targets.iter().map(|target| image::target(cache, &kernel(target)?)).collect::<Result<_>>()?,
+        targets: spec
+            .targets
+            .iter()
+            .map(|target| image::target(cache, &kernel(target)?, &BTreeSet::new()))
+            .collect::<Result<_>>()?,
         programs,
         ior: &spec.ior.iter().map(|(arch, tree)| (*arch, tree.clone())).collect::<Vec<_>>(),
         shell: None,

@@ -25,7 +25,7 @@ use bpfassay_packages::{
     untrusted_tree::UntrustedTree,
 };
 use bpfassay_protocol::Arch;
-use bpfassay_tool::{DebianPackage, Nix, Source, Supply, file::of_arch, guest_request};
+use bpfassay_tool::{DebianPackage, KernelNeeds, Nix, Source, Supply, file::of_arch, guest_request};
 
 pub(crate) use self::packages::bundled_packages;
 use self::{
@@ -38,6 +38,7 @@ use crate::{
     image::{role, segment},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
     manifest::{Component, Segment},
+    provider::Sources,
 };
 
 /// Change this version when the same inputs give other segments than before.
@@ -159,6 +160,34 @@ pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
         // Packages are not inspected, and can contain everything.
         if besides == Besides::Nothing && needs.packages.is_empty() {
             start::check(tool, arch, &own)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that guests from `sources` can have what `tools` require of the kernel.
+///
+/// # Errors
+/// [`Error::Tool`] for modules or headers if the guests exist already, and for headers if the kernel
+/// is the user's.
+pub fn check_kernel(tools: &[Supply<'_>], sources: &Sources) -> Result<()> {
+    // A run that goes on has guests that were built for its tools.
+    let is_finished = sources.recorded.is_none() && sources.are_made();
+    for tool in tools {
+        let needed = match &tool.kernel {
+            KernelNeeds { headers: true, .. } => "headers of the kernel".to_owned(),
+            KernelNeeds { modules, .. } if modules.is_empty() => continue,
+            KernelNeeds { modules, .. } => format!("kernel modules ({})", modules.join(", ")),
+        };
+        if is_finished {
+            let problem = format!(
+                "it needs {needed}, and the guests of --manifest and --bundle are finished: leave the option out, and guests are built with what the tool needs"
+            );
+            return Err(refuse(&tool.name, problem));
+        }
+        if tool.kernel.headers && sources.local.is_some() {
+            let problem = format!("it needs {needed}, which are known for kernels of `bpfassay list kernels` only");
+            return Err(refuse(&tool.name, problem));
         }
     }
     Ok(())

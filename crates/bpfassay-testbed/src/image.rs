@@ -3,11 +3,12 @@
 //!
 //! A guest has the segments `base` (agent, tracer, embedded IOR, directories) and `modules` (of one
 //! kernel, with their order in [`MODULE_SET`]). If asked for, it also has `overlay` (a user's
-//! directory tree), `tools` (files of tools under test) and `shell` (busybox). Segments are plain
-//! newc archives. The initramfs of a boot is their concatenation, with the job's archive at the
-//! end.
+//! directory tree), `tools` (files of tools under test), `kernel-files` (of one kernel, for tools)
+//! and `shell` (busybox). Segments are plain newc archives. The initramfs of a boot is their
+//! concatenation, with the job's archive at the end.
 
 use std::{
+    collections::BTreeSet,
     io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
@@ -30,6 +31,7 @@ use crate::{
     error::{Error, Result},
     initramfs::{Archive, ArchiveError, FileContent, NewcNode, find, initramfs_tree::Overlay},
     kernel::{BootableKernel, Modules},
+    kernel_files,
     kernel_modules::{ModuleSet, ModulesError, Signatures, signature},
     manifest::{self, Component, Segment},
     payload::Payload,
@@ -55,6 +57,8 @@ pub mod role {
     pub const OVERLAY: &str = "overlay";
     /// Files of tools under test.
     pub const TOOLS: &str = "tools";
+    /// Files of the kernel that tools read: configuration and headers.
+    pub const KERNEL_FILES: &str = "kernel-files";
     /// Files of an interactive shell.
     pub const SHELL: &str = "shell";
 }
@@ -63,7 +67,7 @@ pub mod role {
 const RECORD: &str = "segment";
 
 /// Change this whenever the same inputs give other segments.
-const KEY_VERSION: &str = "2";
+const KEY_VERSION: &str = "3";
 
 /// Creates the `base` segment with the programs of `payload`.
 ///
@@ -96,11 +100,12 @@ pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
     Ok(Segment { role: role::BASE.to_owned(), archive: (&object).into(), contents })
 }
 
-/// Creates the `modules` segment for `kernel`. Returns `None` if the kernel has no modules.
+/// Creates the `modules` segment for `kernel`, with the modules `of_tools`. Returns `None` if the
+/// kernel has no modules.
 ///
 /// # Errors
 /// [`Error::Modules`] if the module tree cannot be used, and [`Error`] of the cache.
-pub fn modules_segment(cache: &Cache, kernel: &BootableKernel) -> Result<Option<Segment>> {
+pub fn modules_segment(cache: &Cache, kernel: &BootableKernel, of_tools: &BTreeSet<String>) -> Result<Option<Segment>> {
     let Some(modules) = &kernel.modules else { return Ok(None) };
     let signatures = signatures(kernel)?;
     let kept = match signatures {
@@ -108,21 +113,22 @@ pub fn modules_segment(cache: &Cache, kernel: &BootableKernel) -> Result<Option<
         Signatures::Cut => "unsigned, without enum values",
     };
     // The segment also depends on which modules this version of the program selects.
-    let wanted = crate::kernel_modules::wanted().collect::<Vec<_>>().join(" ");
+    let wanted = crate::kernel_modules::wanted(of_tools).collect::<Vec<_>>().join(" ");
     let key = Digest::of_parts([KEY_VERSION, role::MODULES, kept, &modules.key.to_string(), &wanted]);
     let what = format!("the modules of kernel {}", kernel.release);
-    let object = segment(cache, &key, &what, || modules_archive(modules, signatures))?;
+    let object = segment(cache, &key, &what, || modules_archive(modules, signatures, of_tools))?;
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
 }
 
-/// Describes a guest with `kernel` for the manifest. The guest has only its modules segment until
-/// [`with_shared`] adds the others.
+/// Describes a guest with `kernel` for the manifest, with the modules `of_tools`. The guest has only
+/// the segments of the kernel until [`with_shared`] adds the others.
 ///
 /// # Errors
 /// The errors of [`modules_segment`] and [`pvh::boot_image`]: the kernel is damaged, a file cannot
 /// be read, or a segment cannot be stored.
-pub fn target(cache: &Cache, kernel: &BootableKernel) -> Result<manifest::Target> {
-    let initramfs = modules_segment(cache, kernel)?.into_iter().collect();
+pub fn target(cache: &Cache, kernel: &BootableKernel, of_tools: &BTreeSet<String>) -> Result<manifest::Target> {
+    let headers = kernel_files::headers_segment(cache, kernel)?;
+    let initramfs = modules_segment(cache, kernel, of_tools)?.into_iter().chain(headers).collect();
     let mut description = kernel.to_manifest();
     description.image = pvh::boot_image(cache, kernel)?;
     Ok(manifest::Target { arch: kernel.arch, name: kernel.name.clone(), kernel: description, initramfs })
@@ -144,12 +150,12 @@ fn signatures(kernel: &BootableKernel) -> Result<Signatures> {
     Ok(if signature::enforced(&String::from_utf8_lossy(&text)) { Signatures::Kept } else { Signatures::Cut })
 }
 
-/// Creates the archive of the `modules` segment for a module tree.
+/// Creates the archive of the `modules` segment for a module tree, with the modules `of_tools`.
 ///
 /// # Errors
 /// [`Error::Modules`] if the tree cannot be read or is incomplete.
-pub fn modules_archive(modules: &Modules, signatures: Signatures) -> Result<Archive> {
-    let (set, mut archive) = ModuleSet::read(&modules.path, modules.layout, signatures)?;
+pub fn modules_archive(modules: &Modules, signatures: Signatures, of_tools: &BTreeSet<String>) -> Result<Archive> {
+    let (set, mut archive) = ModuleSet::read(&modules.path, modules.layout, signatures, of_tools)?;
     let text = serde_json::to_vec(&set).map_err(|error| Error::io("write", MODULE_SET)(error.into()))?;
     archive.add(MODULE_SET, NewcNode::File { executable: false, content: text.into() })?;
     Ok(archive)
@@ -223,7 +229,7 @@ pub struct GuestImage {
     release: KernelRelease,
     segments: Vec<manifest::File>,
     modules: ModuleSet,
-    /// Size of the tools segments, in bytes.
+    /// Size of the segments for tools, in bytes.
     tools: u64,
 }
 
@@ -243,7 +249,8 @@ impl GuestImage {
             modules =
                 serde_json::from_slice(&text).map_err(|source| Error::ModuleSet { path: path.clone(), source })?;
         }
-        let tools = target.initramfs.iter().filter(|segment| segment.role == role::TOOLS);
+        let tools =
+            target.initramfs.iter().filter(|segment| [role::TOOLS, role::KERNEL_FILES].contains(&&*segment.role));
         Ok(Self {
             tools: tools.map(|segment| segment.archive.size).sum(),
             arch: target.arch,

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bpfassay_packages::{apt::Package, digest::Digest, safe_names::KernelRelease};
+use bpfassay_packages::{apt::Package, cache::CachedFile, digest::Digest, safe_names::KernelRelease};
 use bpfassay_protocol::Arch;
 
 use crate::{kernel_modules::ModuleLayout, manifest};
@@ -27,6 +27,8 @@ pub struct BootableKernel {
     pub modules: Option<Modules>,
     /// The packages that the kernel comes from.
     pub packages: Vec<Package>,
+    /// The package files with the headers. Empty if no tool needs headers.
+    pub headers: Vec<CachedFile>,
 }
 
 /// The module tree of a kernel.

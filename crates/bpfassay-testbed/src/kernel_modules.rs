@@ -56,9 +56,10 @@ const SERVER: &str = "nfsd";
 const CLIENT_V3: &str = "nfsv3";
 const CLIENT_V4: &str = "nfsv4";
 
-/// Returns the names of all modules to look for in a kernel.
-pub(crate) fn wanted() -> impl Iterator<Item = &'static str> {
-    CONSOLE.into_iter().chain([SERVER, CLIENT_V3, CLIENT_V4, NETWORK]).chain(EXTRA)
+/// Returns the names of all modules to look for in a kernel: those of guests, then those `of_tools`.
+pub(crate) fn wanted(of_tools: &BTreeSet<String>) -> impl Iterator<Item = &str> {
+    let of_guests = CONSOLE.into_iter().chain([SERVER, CLIENT_V3, CLIENT_V4, NETWORK]).chain(EXTRA);
+    of_guests.chain(of_tools.iter().map(String::as_str))
 }
 
 /// Longest chain of dependencies that is followed. Real chains have about eight modules.
@@ -219,6 +220,9 @@ pub struct ModuleSet {
     /// Wanted modules that this kernel lacks. [`ModuleSet::load_order`] reports an error if one of
     /// them is needed.
     pub absent: BTreeSet<String>,
+    /// Modules that tools of the run require. [`ModuleSet::load_order`] puts them last.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub of_tools: BTreeSet<String>,
     /// Whether the kernel has no module tree. Everything must then be built in, which is unchecked.
     pub monolithic: bool,
     /// Whether the modules kept their signatures.
@@ -234,13 +238,18 @@ impl ModuleSet {
         Self { monolithic: true, ..Self::default() }
     }
 
-    /// Reads the modules that guests can need from the tree at `tree`. Returns them with an archive
-    /// that puts them into [`layout::MODULES`].
+    /// Reads the modules that guests can need, and those `of_tools`, from the tree at `tree`. Returns
+    /// them with an archive that puts them into [`layout::MODULES`].
     ///
     /// # Errors
     /// [`ModulesError`] if the tree cannot be read or is incomplete. Wanted modules that do not
     /// exist are no error; they are recorded in [`ModuleSet::absent`].
-    pub fn read(tree: &Path, layout: ModuleLayout, signatures: Signatures) -> Result<(Self, Archive), ModulesError> {
+    pub fn read(
+        tree: &Path,
+        layout: ModuleLayout,
+        signatures: Signatures,
+        of_tools: &BTreeSet<String>,
+    ) -> Result<(Self, Archive), ModulesError> {
         let found = match layout {
             ModuleLayout::Installed => Installed::find(tree)?,
             ModuleLayout::Built => {
@@ -249,10 +258,10 @@ impl ModuleSet {
             }
         };
         let builtin = installed::read_builtin(tree)?;
-        let set = Self { signatures, ..Self::default() };
+        let set = Self { signatures, of_tools: of_tools.clone(), ..Self::default() };
         let mut reader =
             ModuleReader { found: &found, builtin: &builtin, set, archive: Archive::default(), late: BTreeMap::new() };
-        for name in wanted() {
+        for name in wanted(of_tools) {
             reader.want(name)?;
         }
         if layout == ModuleLayout::Built && reader.archive.size() > built::MAX_SIZE {
@@ -288,7 +297,8 @@ impl ModuleSet {
         if let Some((module, purpose)) = wanted.iter().find(|(name, _)| is_absent(name)) {
             return Err(ModulesError::Missing { module: (*module).to_owned(), purpose });
         }
-        Ok(self.load_order_of(&wanted.into_iter().map(|(name, _)| name).collect::<Vec<_>>()))
+        let of_tools = self.of_tools.iter().map(String::as_str);
+        Ok(self.load_order_of(&wanted.into_iter().map(|(name, _)| name).chain(of_tools).collect::<Vec<_>>()))
     }
 
     /// Returns the order of insertion of these modules: paths in the guest, dependencies first.
@@ -383,6 +393,7 @@ impl ModuleReader<'_> {
             }
         }
         for dependency in info.soft_before {
+            let dependency = self.implementation(dependency);
             // crypto_algapi wants cryptomgr before it, but cryptomgr depends on crypto_algapi.
             if let Some(needed) = self.first_needed(&dependency, path) {
                 self.late.entry(needed).or_default().push(dependency);
@@ -408,6 +419,14 @@ impl ModuleReader<'_> {
             module.after = after;
         }
         Ok(true)
+    }
+
+    /// Returns the module that `name` in a softdep means. It can be a crypto algorithm, whose generic
+    /// implementation is `NAME_generic` (`crc32c_generic` has the alias `crc32c`).
+    fn implementation(&self, name: String) -> String {
+        let generic = format!("{name}_generic");
+        let is_algorithm = !self.found.files.contains_key(&name) && self.found.files.contains_key(&generic);
+        if is_algorithm { generic } else { name }
     }
 
     /// Returns the outermost module of `path` that `name` depends on, or `None` if `name` is in the

@@ -23,6 +23,7 @@ pub mod guest_tools;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;
+pub mod kernel_files;
 pub mod kernel_modules;
 pub mod lock_update;
 pub mod locked_qemu;

@@ -112,9 +112,13 @@ pub fn update(
         let what = format!("kernel {name} for {arch}");
         match kernel(apt, catalogue, (arch, name), build) {
             Ok(mut kernel) => {
-                let old = old.series(arch, name).map(|old| &*old.packages);
+                let old_kernel = old.series(arch, name);
+                let old = old_kernel.map(|old| &*old.packages);
                 keep_snapshots(old.unwrap_or_default(), &mut kernel.packages);
+                let old_headers = old_kernel.map(|old| &*old.headers).unwrap_or_default();
+                keep_snapshots(old_headers, &mut kernel.headers);
                 update.note(&what, old, &kernel.packages);
+                update.note(&format!("headers of {what}"), Some(old_headers), &kernel.headers);
                 update.lock.set_kernel(kernel);
             }
             Err(error) => update.failed.push((what, error)),
@@ -182,6 +186,7 @@ fn kernel(
         release: build.release,
         version: build.version,
         packages: build.packages,
+        headers: build.headers,
     })
 }
 
@@ -221,7 +226,9 @@ impl Update {
             let arch = kernel.architecture;
             let what = format!("kernel {} for {arch}", kernel.name);
             let listed = |root: &Root, _: &BTreeSet<String>| kernels.index(root, arch).map(found);
-            changes.extend(stamp(apt, (&what, &kernel.suite, &[arch]), &mut kernel.packages, given, listed)?);
+            for packages in [&mut kernel.packages, &mut kernel.headers] {
+                changes.extend(stamp(apt, (&what, &kernel.suite, &[arch]), packages, given, listed)?);
+            }
         }
         let toolchains = self.lock.toolchains.iter_mut().map(|locked| {
             (
@@ -248,7 +255,7 @@ impl Update {
             changes.extend(stamp(apt, (&what, suite, &all), packages, given, listed)?);
         }
         self.changes.extend(changes);
-        let of_kernels = self.lock.kernels.iter().flat_map(|kernel| &kernel.packages);
+        let of_kernels = self.lock.kernels.iter().flat_map(|kernel| kernel.packages.iter().chain(&kernel.headers));
         let of_hosts = self.lock.toolchains.iter().chain(&self.lock.emulators);
         let of_guests = self.lock.of_guests.iter().flat_map(|locked| &locked.packages);
         let all = of_kernels.chain(of_hosts.flat_map(|locked| &locked.packages)).chain(of_guests);

@@ -19,6 +19,7 @@ use std::{
 
 use bpfassay_packages::{apt::Apt, cache::Cache, stages::StageKind};
 use bpfassay_protocol::Arch;
+use bpfassay_tool::KernelNeeds;
 
 use self::local::LocalKernel;
 use crate::{
@@ -121,13 +122,23 @@ pub struct GuestRequest<'a> {
     pub programs: &'a ProgramSources,
     /// Whether guests also get a shell, for use by hand.
     pub shell: bool,
+    /// What tools require of the kernels: modules and headers.
+    pub of_kernels: KernelNeeds,
 }
 
 impl<'a> GuestRequest<'a> {
     /// Creates a request without targets, for guests without a shell.
     #[must_use]
     pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources, programs: &'a ProgramSources) -> Self {
-        Self { apt, catalogue, targets: Vec::new(), sources, programs, shell: false }
+        Self {
+            apt,
+            catalogue,
+            targets: Vec::new(),
+            sources,
+            programs,
+            shell: false,
+            of_kernels: KernelNeeds::default(),
+        }
     }
 
     pub(crate) fn archs(&self) -> Vec<Arch> {
@@ -272,6 +283,7 @@ fn with_checkout(
     let mut targets: Vec<&(Arch, String)> = request.targets.iter().collect();
     let host = toolchain::host_arch().ok();
     targets.sort_by_key(|(arch, _)| Some(*arch) != host);
+    let of_tools: BTreeSet<String> = request.of_kernels.modules.iter().cloned().collect();
     let mut archs = request.archs();
     archs.sort_by_key(|arch| Some(*arch) != host);
     let work = overlap::OverlappingWork {
@@ -279,7 +291,7 @@ fn with_checkout(
         kernel: |index: usize| {
             let (arch, name) = targets[index];
             apt.during(StageKind::Kernel, format!("{arch} {name}"), |apt| {
-                image::target(cache, &kernel(apt, *arch, name)?)
+                image::target(cache, &kernel(apt, *arch, name)?, &of_tools)
             })
         },
         programs: |sink: overlap::ProgramSink<'_, Built>| payload::prepare_each(apt, request.programs, &archs, sink),

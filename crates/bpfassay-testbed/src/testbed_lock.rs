@@ -54,6 +54,10 @@ pub struct LockedKernel {
     /// The packages that contain the kernel's files.
     #[serde(deserialize_with = "located")]
     pub packages: Vec<Located>,
+    /// The packages that contain the kernel's headers. Empty if they were not found when the kernel
+    /// was locked.
+    #[serde(default, deserialize_with = "located")]
+    pub headers: Vec<Located>,
 }
 
 /// The packages of programs that run on hosts: the cross toolchain, or QEMU.
@@ -143,12 +147,13 @@ impl TestbedLock {
             return Err(refuse(format!("has format {}, this program reads {FORMAT}", text.format)));
         }
         let mut seen = BTreeSet::new();
-        for LockedKernel { name, architecture, suite, release, version, packages } in &text.kernel {
+        for LockedKernel { name, architecture, suite, release, version, packages, headers } in &text.kernel {
             let of = format!("kernel `{name}` for {architecture}");
             if !seen.insert((name, architecture)) {
                 return Err(refuse(format!("{of} is there twice")));
             }
             check(packages, &[name, suite, &release.to_string(), version])
+                .and_then(|()| if headers.is_empty() { Ok(()) } else { check(headers, &[]) })
                 .map_err(|problem| refuse(format!("{of}: {problem}")))?;
         }
         for (what, locked) in [("the toolchain", &text.toolchain), ("QEMU", &text.qemu)] {
@@ -246,11 +251,12 @@ impl TestbedLock {
         );
         // Writing to a string cannot fail. Quoted values were checked to contain no quotes or
         // backslashes.
-        for LockedKernel { name, architecture, suite, release, version, packages } in &self.kernels {
+        for LockedKernel { name, architecture, suite, release, version, packages, headers } in &self.kernels {
+            let headers = if headers.is_empty() { String::new() } else { format!("headers = {}\n", lines(headers)) };
             let _ = write!(
                 text,
                 "\n[[kernel]]\nname = \"{name}\"\narchitecture = \"{architecture}\"\nsuite = \"{suite}\"\n\
-                 release = \"{release}\"\nversion = \"{version}\"\npackages = {}\n",
+                 release = \"{release}\"\nversion = \"{version}\"\npackages = {}\n{headers}",
                 lines(packages)
             );
         }

@@ -47,6 +47,9 @@ pub struct ToolFile {
     /// Services that the tool requires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<MissingService>,
+    /// What the tool requires of the kernel besides the kernel's own image.
+    #[serde(default, skip_serializing_if = "KernelNeeds::is_empty")]
+    pub kernel: KernelNeeds,
     /// When the tool counts as ready.
     pub ready: Ready,
     /// Time limit until the tool is ready, in milliseconds.
@@ -56,6 +59,28 @@ pub struct ToolFile {
     /// The report of the tool and how to read it. `None` if the tool reports no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
+}
+
+/// What a tool requires of the kernel of its guest, in addition to the image and to the modules that
+/// every guest has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KernelNeeds {
+    /// Names of modules, with `_` for `-`. Guests insert them, with all that they depend on, before
+    /// the tool is started. A kernel that lacks a module is measured without it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
+    /// Whether the tool compiles in the guest and needs the headers of the kernel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub headers: bool,
+}
+
+impl KernelNeeds {
+    /// Whether the tool requires nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.modules.is_empty() && !self.headers
+    }
 }
 
 impl ToolFile {

@@ -39,8 +39,8 @@ mod under_test;
 pub use bpfassay_protocol::tool_job::{Ready, Signal, Stop, Stream};
 pub use error::ToolError;
 pub use file::{
-    Binary, CountedUnit, Counting, Debian, DebianPackage, Lost, MetricsPage, Nix, Object, Report, ReportForm,
-    ReportedFigure, Script, Source, ToolFile, Whose,
+    Binary, CountedUnit, Counting, Debian, DebianPackage, KernelNeeds, Lost, MetricsPage, Nix, Object, Report,
+    ReportForm, ReportedFigure, Script, Source, ToolFile, Whose,
 };
 pub use pattern::ToolPattern;
 pub use read::{LoadedFile, arguments, load, program_source, suite};

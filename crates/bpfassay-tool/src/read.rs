@@ -10,9 +10,9 @@ mod contents_keys;
 mod places;
 pub(crate) mod program_list;
 mod report_keys;
+mod start_keys;
 
 use std::{
-    collections::BTreeMap,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
@@ -20,14 +20,16 @@ use std::{
 use bpfassay_input::document::{self, Field, Invalid, Reported, Section, is_file_name, suggestion};
 use bpfassay_protocol::Arch;
 
-use self::places::{argument, attribute, in_the_guest, package, relative};
+use self::{
+    places::{argument, attribute, in_the_guest, package, relative},
+    start_keys::{StartPart, start},
+};
 use crate::{
     Ready, Stop, TOOL_SCHEMA, bundled, elf,
     error::ToolError,
     file::{Binary, Debian, DebianPackage, Nix, Object, Script, Source, ToolFile, is_of_series},
     guest_request,
     pattern::ToolPattern,
-    service::MissingService,
     supply::Supply,
 };
 
@@ -35,9 +37,6 @@ use crate::{
 const MAX_FILE: u64 = 1 << 20;
 /// Longest time in a tool file, in milliseconds.
 const HOUR_MS: u64 = 3_600_000;
-/// Default deadline until a tool is ready, in milliseconds. bcc compiles for most of a minute under
-/// TCG.
-const DEADLINE_MS: u64 = 60_000;
 /// Limit for the number of arguments and of figures.
 pub(crate) const MAX_ENTRIES: usize = 64;
 
@@ -54,8 +53,8 @@ impl LoadedFile {
     /// Returns the needs of the tool in guests.
     #[must_use]
     pub fn supply(&self) -> Supply<'_> {
-        let ToolFile { name, source, files, needs, .. } = &self.file;
-        Supply { name: name.clone(), source, files, needs, folder: self.folder.as_deref() }
+        let ToolFile { name, source, files, needs, kernel, .. } = &self.file;
+        Supply { name: name.clone(), source, files, needs, kernel: kernel.clone(), folder: self.folder.as_deref() }
     }
 }
 
@@ -127,7 +126,7 @@ impl ToolFile {
         let stop = root.or("stop", Stop::default(), stop);
         let report = root.optional("report", |field| report_keys::read(field, is_object));
         let (name, description) = tool?;
-        let StartPart { arguments, environment, needs, ready, deadline_ms } = start?;
+        let StartPart { arguments, environment, needs, kernel, ready, deadline_ms } = start?;
         Ok(Self {
             schema: TOOL_SCHEMA,
             name,
@@ -136,6 +135,7 @@ impl ToolFile {
             arguments,
             environment,
             needs,
+            kernel,
             ready,
             deadline_ms,
             stop: stop?,
@@ -143,80 +143,6 @@ impl ToolFile {
             report: report?,
         })
     }
-}
-
-/// The part `[start]`.
-#[derive(Clone)]
-struct StartPart {
-    arguments: Vec<String>,
-    environment: BTreeMap<String, String>,
-    needs: Vec<MissingService>,
-    ready: Ready,
-    deadline_ms: u64,
-}
-
-impl StartPart {
-    /// The defaults for programs.
-    const fn of_programs() -> Self {
-        Self {
-            arguments: Vec::new(),
-            environment: BTreeMap::new(),
-            needs: Vec::new(),
-            ready: Ready::Programs { count: 1, named: None },
-            deadline_ms: DEADLINE_MS,
-        }
-    }
-}
-
-/// The keys of `[start]`.
-const START_KEYS: &[&str] = &["arguments", "environment", "needs", "ready", "deadline"];
-
-/// Reads the section `[start]`.
-fn start(field: &Field<'_, '_>, default: StartPart, is_object: bool) -> Result<StartPart, Reported> {
-    let section = field.table()?;
-    section.only(START_KEYS);
-    start_part(&section, default, is_object)
-}
-
-/// Reads the keys of `[start]` from `section`.
-fn start_part(section: &Section<'_, '_>, default: StartPart, is_object: bool) -> Result<StartPart, Reported> {
-    let arguments = section.or("arguments", default.arguments, |field| match is_object {
-        true => Err(field.error("a bare object is not started with arguments")),
-        false => arguments(field),
-    });
-    let environment = section.or("environment", default.environment, |field| match is_object {
-        true => Err(field.error("a bare object has no program that would read variables")),
-        false => variables(field),
-    });
-    let needs = section.or("needs", default.needs, |field| match is_object {
-        true => Err(field.error("a bare object has no program that would need a service")),
-        false => field.distinct("service", |service| service.choice(MissingService::NAMES)),
-    });
-    let ready = section.or("ready", default.ready, ready);
-    let deadline_ms = section.or("deadline", default.deadline_ms, |field| field.milliseconds(1000..=HOUR_MS));
-    Ok(StartPart {
-        arguments: arguments?,
-        environment: environment?,
-        needs: needs?,
-        ready: ready?,
-        deadline_ms: deadline_ms?,
-    })
-}
-
-/// Reads environment variables.
-fn variables(field: &Field<'_, '_>) -> Result<BTreeMap<String, String>, Reported> {
-    let section = field.table()?;
-    let variable = |(index, (name, field)): (usize, (&str, Field<'_, '_>))| {
-        // Rule for names: POSIX.1-2024, 8.1.
-        let is_name = is_word(name) && !name.starts_with(|c: char| c.is_ascii_digit());
-        if !is_name || index >= MAX_ENTRIES {
-            return Err(field.error(format!(
-                "give at most {MAX_ENTRIES} variables, with names of letters, digits and `_` that begin with no digit"
-            )));
-        }
-        Ok((name.to_owned(), argument(&field)?))
-    };
-    section.entries().enumerate().map(variable).collect::<Vec<_>>().into_iter().collect()
 }
 
 fn line(field: &Field<'_, '_>) -> Result<String, Reported> {
@@ -450,33 +376,6 @@ fn function(field: &Field<'_, '_>) -> Result<String, Reported> {
 /// in the document.
 pub(crate) fn pattern(field: &Field<'_, '_>) -> Result<ToolPattern, Reported> {
     field.name()
-}
-
-fn ready(field: &Field<'_, '_>) -> Result<Ready, Reported> {
-    const KNOWN: &[&str] = &["line", "port", "programs", "started"];
-    let section = field.table()?;
-    section.only(&[KNOWN, &["stream", "named"]].concat());
-    let (kind, value) = one_of(&section, KNOWN)?;
-    for (key, of) in [("stream", "line"), ("named", "programs")] {
-        if let Some(other) = section.get(key)
-            && kind != of
-        {
-            return Err(other.error(format!("belongs to `{of}`")));
-        }
-    }
-    Ok(match kind {
-        "line" => {
-            let stream = section.optional("stream", Field::name);
-            Ready::Line { pattern: pattern(&value)?.into(), stream: stream? }
-        }
-        "port" => Ready::Port(value.number(1..=u16::MAX)?),
-        "programs" => {
-            let named = section.optional("named", |field| pattern(field).map(String::from));
-            Ready::Programs { count: value.number(1..=10_000)?, named: named? }
-        }
-        _ if value.boolean()? => Ready::Started,
-        _ => return Err(value.error("give `true`, or name another sign")),
-    })
 }
 
 fn stop(field: &Field<'_, '_>) -> Result<Stop, Reported> {

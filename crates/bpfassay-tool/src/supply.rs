@@ -11,7 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{error::ToolError, file::Source, service::MissingService};
+use crate::{
+    error::ToolError,
+    file::{KernelNeeds, Source},
+    service::MissingService,
+};
 
 /// Limit for entries of directories in `files`.
 const MAX_FILES: usize = 4096;
@@ -29,6 +33,8 @@ pub struct Supply<'a> {
     pub files: &'a [String],
     /// Required services.
     pub needs: &'a [MissingService],
+    /// What it requires of the kernel.
+    pub kernel: KernelNeeds,
     /// The directory that relative paths refer to, if there is one.
     pub folder: Option<&'a Path>,
 }

@@ -140,7 +140,7 @@ fn unlike(path: &Path, problem: String) -> Error {
 
 /// Returns whether a segment is part of the testbed itself, not for tools or for a shell.
 fn is_own(segment: &Segment) -> bool {
-    ![role::TOOLS, role::SHELL].contains(&segment.role.as_str())
+    ![role::TOOLS, role::KERNEL_FILES, role::SHELL].contains(&segment.role.as_str())
 }
 
 /// Returns the packages of the kernel of `target`. Their places are known if the lock has them.
@@ -160,6 +160,7 @@ fn locked(target: &Target, catalogue: &Catalogue) -> LockedKernel {
         release: target.kernel.release.clone(),
         version: target.kernel.version.clone().unwrap_or_default(),
         packages: target.kernel.packages.iter().map(located).collect(),
+        headers: Vec::new(),
     }
 }
 

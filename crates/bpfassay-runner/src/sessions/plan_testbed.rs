@@ -16,6 +16,7 @@ use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     guest_tools::tools_segment,
     image::GuestImage,
+    kernel_files::config_segment,
     locked_qemu::TrustedPackages,
     manifest::{Check, Manifest},
     missing::MissingParts,
@@ -194,6 +195,9 @@ fn add_tools(store: &Store, selection: &StudySelection, plan: &Plan, manifest: &
     }
     // Another provider's manifest can have guests of architectures that this plan does not need.
     keep_planned(manifest, plan);
+    for target in &mut manifest.targets {
+        target.initramfs.extend(config_segment(store.apt().cache(), &target.kernel)?);
+    }
     let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
     for arch in archs {
         let Some(segment) = tools_segment(&store.apt(), arch, &supplies)? else { continue };

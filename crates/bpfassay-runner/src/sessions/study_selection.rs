@@ -20,7 +20,7 @@ use bpfassay_testbed::{
         local::{self, LocalKernel},
     },
 };
-use bpfassay_tool::{LoadedFile, Supply};
+use bpfassay_tool::{KernelNeeds, LoadedFile, Supply};
 
 use crate::{
     boot::host_setup,
@@ -193,13 +193,19 @@ impl StudySelection {
             let besides = if has_tree || self.sources.are_made() { Besides::Others } else { Besides::Nothing };
             guest_tools::check(arch, supplies, besides)?;
         }
+        guest_tools::check_kernel(supplies, &self.sources)?;
         Ok(())
     }
 
     /// Returns the request to a provider, without the targets.
     #[must_use]
     pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> GuestRequest<'a> {
-        GuestRequest::new(apt, &store.catalogue, &self.sources, &store.programs)
+        let tools = self.tools.iter().map(|tool| &tool.file.kernel);
+        let of_kernels = KernelNeeds {
+            modules: tools.clone().flat_map(|kernel| kernel.modules.iter().cloned()).collect(),
+            headers: tools.clone().any(|kernel| kernel.headers),
+        };
+        GuestRequest { of_kernels, ..GuestRequest::new(apt, &store.catalogue, &self.sources, &store.programs) }
     }
 
     /// Returns the Debian packages, except QEMU, that this host needs to make the guests. There are

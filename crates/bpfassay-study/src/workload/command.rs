@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     Arch, Operation,
     job::{Better, Program, SummarySource, Workload},
 };
-use bpfassay_tool::{Source, Supply, ToolPattern, arguments, guest_request, program_source};
+use bpfassay_tool::{KernelNeeds, Source, Supply, ToolPattern, arguments, guest_request, program_source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -264,7 +264,15 @@ impl WorkloadBehaviour for CommandSpec {
     }
 
     fn supply<'a>(&'a self, name: &str, folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
-        Some(Supply { name: guest_request::of_workload(name), source: &self.source, files: &[], needs: &[], folder })
+        let kernel = KernelNeeds::default();
+        Some(Supply {
+            name: guest_request::of_workload(name),
+            source: &self.source,
+            files: &[],
+            needs: &[],
+            kernel,
+            folder,
+        })
     }
 }
 

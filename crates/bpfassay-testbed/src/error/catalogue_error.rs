@@ -57,6 +57,16 @@ pub enum CatalogueError {
         /// Name of the missing package.
         missing: String,
     },
+    /// Neither the lock nor a suite has the headers of a kernel.
+    #[error(
+        "a tool compiles in the guest, and no suite has headers of the kernel {release} for {arch} today; choose another build"
+    )]
+    NoHeaders {
+        /// The architecture.
+        arch: Arch,
+        /// The release of the build (`uname -r`).
+        release: String,
+    },
 }
 
 struct Builds<'a>(&'a [String]);

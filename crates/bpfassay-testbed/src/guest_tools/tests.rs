@@ -4,6 +4,7 @@ use std::fs;
 use bpfassay_tool::LoadedFile;
 
 use super::*;
+use crate::provider::local::LocalKernel;
 
 fn loaded(folder: &Path, source: &str) -> LoadedFile {
     let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
@@ -83,6 +84,26 @@ fn a_service_that_no_guest_has_is_named() {
         assert!(error.starts_with(begins), "{error}");
     }
     assert_eq!(checked("ready = { programs = 1 }", Besides::Others), Ok(()));
+}
+
+#[test]
+fn finished_guests_cannot_get_what_a_tool_requires_of_the_kernel() {
+    let work = tempfile::tempdir().unwrap();
+    let checked = |start: &str, sources: &Sources| {
+        let tool = loaded(work.path(), &format!("guest = {{ program = '/bin/x' }}\n[start]\n{start}"));
+        check_kernel(&[tool.supply()], sources).map_err(|error| error.to_string())
+    };
+    let (headers, modules) = ("kernel_headers = true", "modules = ['xfs', 'md-mod']");
+    let finished = Sources { manifest: Some("m.json".into()), ..Sources::default() };
+    assert!(checked(headers, &finished).unwrap_err().contains("it needs headers of the kernel, and the guests of"));
+    assert!(checked(modules, &finished).unwrap_err().contains("it needs kernel modules (xfs, md_mod), and the guests"));
+    let image = LocalKernel::find(work.path().join("bzImage").as_path(), None, &[]).unwrap();
+    let local = Sources { local: Some(image), ..Sources::default() };
+    assert!(checked(headers, &local).unwrap_err().contains("known for kernels of `bpfassay list kernels` only"));
+    assert_eq!(checked(modules, &local), Ok(()));
+    for start in [headers, modules] {
+        assert_eq!(checked(start, &Sources::default()), Ok(()));
+    }
 }
 
 #[test]

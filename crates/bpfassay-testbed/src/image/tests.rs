@@ -45,6 +45,7 @@ impl Bed {
         fs::write(tree.join("modules.builtin"), builtin).unwrap();
         let image = self.cache.add_bytes("a kernel", b"kernel").unwrap();
         BootableKernel {
+            headers: Vec::new(),
             arch: Arch::X86_64,
             name: "6.1".into(),
             release: "6.1-x".parse().unwrap(),
@@ -58,7 +59,7 @@ impl Bed {
 
     fn target(&self, kernel: &BootableKernel) -> manifest::Target {
         let mut initramfs = vec![base_segment(&self.cache, &self.payload()).unwrap()];
-        initramfs.extend(modules_segment(&self.cache, kernel).unwrap());
+        initramfs.extend(modules_segment(&self.cache, kernel, &BTreeSet::new()).unwrap());
         manifest::Target { arch: kernel.arch, name: kernel.name.clone(), kernel: kernel.to_manifest(), initramfs }
     }
 }
@@ -86,7 +87,7 @@ fn a_damaged_kernel_makes_no_guest() {
     let object = bed.cache.add_bytes("a damaged kernel", &image).unwrap();
     let kernel = BootableKernel { image: (&object).into(), ..bed.kernel(&MODULES, BUILTIN) };
     for _ in 0..2 {
-        let error = target(&bed.cache, &kernel).unwrap_err().to_string();
+        let error = target(&bed.cache, &kernel, &BTreeSet::new()).unwrap_err().to_string();
         let begins =
             "the kernel 6.1 for x86_64 cannot be booted: its payload: the zstd stream is damaged or cut short (";
         assert!(error.starts_with(begins), "{error}");
@@ -154,17 +155,17 @@ fn gnu_cpio_unpacks_the_base_segment() {
 fn segments_are_made_once_and_again_when_they_are_damaged() {
     let bed = Bed::new();
     let kernel = bed.kernel(&MODULES, BUILTIN);
-    let first = modules_segment(&bed.cache, &kernel).unwrap().unwrap();
+    let first = modules_segment(&bed.cache, &kernel, &BTreeSet::new()).unwrap().unwrap();
     // The cache answers for a known key without reading the tree.
     let tree = kernel.modules.as_ref().unwrap().path.clone();
     let hidden = bed.directory.path().join("hidden");
     fs::rename(&tree, &hidden).unwrap();
-    assert_eq!(modules_segment(&bed.cache, &kernel).unwrap().unwrap(), first);
+    assert_eq!(modules_segment(&bed.cache, &kernel, &BTreeSet::new()).unwrap().unwrap(), first);
     fs::remove_file(&first.archive.path).unwrap();
     fs::write(&first.archive.path, "damaged").unwrap();
-    assert!(modules_segment(&bed.cache, &kernel).is_err());
+    assert!(modules_segment(&bed.cache, &kernel, &BTreeSet::new()).is_err());
     fs::rename(&hidden, &tree).unwrap();
-    assert_eq!(modules_segment(&bed.cache, &kernel).unwrap().unwrap(), first);
+    assert_eq!(modules_segment(&bed.cache, &kernel, &BTreeSet::new()).unwrap().unwrap(), first);
     assert_eq!(Digest::of_file(&first.archive.path).unwrap(), first.archive.sha256);
 }
 
@@ -236,7 +237,7 @@ fn signatures_go_only_where_the_kernel_is_known_to_do_without() {
     let bed = Bed::new();
     let mut kernel = bed.kernel(&MODULES, BUILTIN);
     let signatures = |kernel: &BootableKernel| {
-        let segment = modules_segment(&bed.cache, kernel).unwrap().unwrap();
+        let segment = modules_segment(&bed.cache, kernel, &BTreeSet::new()).unwrap().unwrap();
         let text = find::find(&segment.archive.path, MODULE_SET, 1 << 20).unwrap().unwrap();
         serde_json::from_slice::<ModuleSet>(&text).unwrap().signatures
     };

@@ -17,7 +17,7 @@ pub use self::{
     version::compare_versions,
 };
 use super::{BuiltPart, GuestRequest, PartReceiver, Provider, Sources, with_checkout};
-use crate::error::Result;
+use crate::{error::Result, kernel::BootableKernel};
 
 pub(super) struct DebianProvider;
 
@@ -54,7 +54,12 @@ impl Provider for DebianProvider {
                 return;
             }
         }
-        let kernel = |apt: &Apt<'_>, arch, name: &str| KernelProvider::new(apt, request.catalogue).prepare(arch, name);
+        let kernel = |apt: &Apt<'_>, arch, name: &str| {
+            let kernels = KernelProvider::new(apt, request.catalogue);
+            let kernel = kernels.prepare(arch, name)?;
+            let headers = if request.of_kernels.headers { kernels.headers(&kernel)? } else { Vec::new() };
+            Ok(BootableKernel { headers, ..kernel })
+        };
         with_checkout(request, self.name(), &kernel, receiver);
     }
 }

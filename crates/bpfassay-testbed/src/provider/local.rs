@@ -247,6 +247,7 @@ pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result
         None => None,
     };
     Ok(BootableKernel {
+        headers: Vec::new(),
         arch: kind.arch,
         name: NAME.to_owned(),
         release,

@@ -10,7 +10,7 @@ const PACKAGE: &str = "{ name = \"linux-image-a\", version = \"6.12.1-1\", archi
 fn text() -> String {
     format!(
         "format = 1\n[[kernel]]\nname = \"6.12\"\narchitecture = \"x86_64\"\nsuite = \"trixie\"\nrelease = \"6.12.1+x-amd64\"\n\
-         version = \"6.12.1-1\"\npackages = [\n  {PACKAGE},\n]\n[[toolchain]]\narchitecture = \"x86_64\"\nsuite = \"forky\"\n\
+         version = \"6.12.1-1\"\npackages = [\n  {PACKAGE},\n]\nheaders = [\n  {PACKAGE},\n]\n[[toolchain]]\narchitecture = \"x86_64\"\nsuite = \"forky\"\n\
          packages = [\n  {PACKAGE},\n]\n[[qemu]]\narchitecture = \"x86_64\"\nsuite = \"bookworm\"\npackages = [\n  {PACKAGE},\n]\n\
          [[guest]]\nsuite = \"sid\"\nname = \"bpftrace\"\narchitecture = \"riscv64\"\npackages = [\n  {PACKAGE},\n]\n"
     )
@@ -21,6 +21,7 @@ fn a_series_and_its_build_have_one_meaning() {
     let lock = TestbedLock::parse("x", &text()).unwrap();
     let kernel = lock.kernel(Arch::X86_64, "6.12").unwrap();
     assert_eq!((kernel.release.as_str(), kernel.packages.len()), ("6.12.1+x-amd64", 1));
+    assert_eq!(kernel.headers, kernel.packages);
     assert_eq!(lock.kernel(Arch::X86_64, "6.12.1"), Some(kernel));
     for (arch, name) in [(Arch::X86_64, "6.12.2"), (Arch::X86_64, "6.1"), (Arch::Aarch64, "6.12")] {
         assert_eq!(lock.kernel(arch, name), None, "{arch} {name}");

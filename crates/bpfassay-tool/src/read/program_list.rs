@@ -10,9 +10,9 @@ use bpfassay_input::document::{self, Field, Invalid, Reported, Section};
 use bpfassay_protocol::Arch;
 
 use super::{
-    START_KEYS, StartPart,
     places::{in_the_guest, package},
-    report_keys, start, start_part,
+    report_keys,
+    start_keys::{START_KEYS, StartPart, start, start_part},
 };
 use crate::{
     Stop, TOOL_SCHEMA,
@@ -70,7 +70,8 @@ fn tool(common: &CommonPart, name: &str, field: &Field<'_, '_>) -> Result<ToolFi
     let with = section.or("with", Vec::new(), |field| field.distinct("package", package));
     let report = section.optional("report", |field| report_keys::read(field, false));
     let defaults = StartPart { arguments: Vec::new(), ..common.start.clone() };
-    let StartPart { arguments, environment, needs, ready, deadline_ms } = start_part(&section, defaults, false)?;
+    let StartPart { arguments, environment, needs, kernel, ready, deadline_ms } =
+        start_part(&section, defaults, false)?;
     let from = DebianPackage { suite: common.suite.clone(), package: common.package.clone(), with: with? };
     let program = common.program.replace(NAME, name);
     let of_package = common.start.arguments.iter().map(|argument| argument.replace(NAME, name));
@@ -83,6 +84,7 @@ fn tool(common: &CommonPart, name: &str, field: &Field<'_, '_>) -> Result<ToolFi
         arguments: of_package.chain(arguments).collect(),
         environment,
         needs,
+        kernel,
         ready,
         deadline_ms,
         stop: Stop::default(),

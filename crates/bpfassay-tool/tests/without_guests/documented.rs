@@ -122,7 +122,7 @@ fn example(source: &str, form: &str) -> String {
                 form,
             )
             // A bare object has no arguments, variables or output.
-            || (source == "object" && ["arguments", "environment", "needs", "files"].iter().any(|key| line.starts_with(key)))
+            || (source == "object" && ["arguments", "environment", "needs", "kernel_headers", "files"].iter().any(|key| line.starts_with(key)))
             // Forms that are requested have no wait time.
             || (["openmetrics", "map", "maps"].contains(&form) && ["within", "lost"].iter().any(|key| line.starts_with(key)))
             // The example's line pattern has no groups with these names.

@@ -350,6 +350,22 @@ fn a_table_has_a_group_for_everything_that_is_spoken_of() {
 }
 
 #[test]
+fn modules_and_headers_of_the_kernel_are_what_a_tool_requires_of_it() {
+    let with = |keys: &str| GOOD.replace("deadline = \"90s\"", &format!("deadline = \"90s\"\n{keys}"));
+    assert!(parse(GOOD).kernel.is_empty());
+    let kernel = parse(&with("modules = [\"xfs\", \"md-mod\"]\nkernel_headers = true")).kernel;
+    assert_eq!((&kernel.modules[..], kernel.headers), (&["xfs".to_owned(), "md_mod".to_owned()][..], true));
+    let error = |keys: &str| ToolFile::parse("t.toml", &with(keys)).unwrap_err().to_string();
+    assert!(error("modules = [\"../xfs\"]").contains("give the name of a kernel module"));
+    assert!(error("modules = [\"md_mod\", \"md-mod\"]").contains("this module is listed twice"));
+    assert!(error("kernel_header = true").contains("did you mean `kernel_headers`?"));
+    assert!(
+        refused_in(OBJECT, "[report]", "[start]\nkernel_headers = true\n[report]")
+            .contains("is not compiled in the guest")
+    );
+}
+
+#[test]
 fn services_that_a_tool_needs_are_known_ones() {
     let with = |needs: &str| GOOD.replace("deadline = \"90s\"", &format!("deadline = \"90s\"\nneeds = {needs}"));
     assert_eq!(parse(&with("[\"cri-o\", \"dbus\"]")).needs, [MissingService::CriO, MissingService::DBus]);

@@ -2,12 +2,15 @@
 //! Finds the builds of a series in a package index.
 
 use bpfassay_packages::{
-    apt::{IndexedPackage, Located},
+    apt::{IndexedPackage, Located, Package},
     safe_names::KernelRelease,
 };
 
 use super::compare_versions;
 use crate::{catalogue::CatalogueEntry, testbed_lock::build_name};
+
+/// Prefix of the names of packages with headers.
+pub(super) const HEADERS: &str = "linux-headers-";
 
 /// One build of a kernel in a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub struct KernelBuild {
     pub version: String,
     /// The packages that contain the kernel's files, and their places in the archive.
     pub packages: Vec<Located>,
+    /// The packages that contain the kernel's headers. Empty if the index lacks them.
+    pub headers: Vec<Located>,
     /// A package that the index lacks although the build needs it. The build is then unusable.
     pub missing: Option<String>,
 }
@@ -27,6 +32,11 @@ impl KernelBuild {
     #[must_use]
     pub fn name(&self) -> String {
         build_name(&self.version)
+    }
+
+    /// Returns all packages of the build.
+    pub(super) fn located_mut(&mut self) -> impl Iterator<Item = &mut Located> {
+        self.packages.iter_mut().chain(&mut self.headers)
     }
 }
 
@@ -77,5 +87,20 @@ fn build(entry: &CatalogueEntry, release: &KernelRelease, version: &str, index: 
         }
     }
     packages.sort();
-    KernelBuild { release: release.clone(), version: version.to_owned(), packages, missing }
+    let headers = headers(release, version, index);
+    KernelBuild { release: release.clone(), version: version.to_owned(), packages, headers, missing }
+}
+
+/// Collects the packages with the headers of one release: the package for the flavour, and the one
+/// for all flavours, which the first depends on.
+fn headers(release: &KernelRelease, version: &str, index: &[IndexedPackage]) -> Vec<Located> {
+    let find = |name: &str| {
+        let is_found = |package: &Package| package.name == name && package.version == version;
+        index.iter().find(|indexed| is_found(&indexed.found.package))
+    };
+    let Some(of_flavour) = find(&format!("{HEADERS}{release}")) else { return Vec::new() };
+    let others = of_flavour.depends.iter().filter(|name| name.starts_with(HEADERS)).filter_map(|name| find(name));
+    let mut all: Vec<_> = others.chain([of_flavour]).map(|indexed| indexed.found.clone()).collect();
+    all.sort();
+    all
 }

@@ -5,8 +5,8 @@
 #![allow(clippy::disallowed_methods, reason = "joins fixed names to a tree of the cache")]
 
 use bpfassay_packages::{
-    apt::{Apt, IndexedPackage, Package, PackageOrigin, Root},
-    cache::Tree,
+    apt::{Apt, IndexedPackage, Located, Package, PackageOrigin, Root},
+    cache::{CachedFile, Tree},
     digest::Digest,
     error::{PackagesError, apt_failure::AptError},
     safe_names::KernelRelease,
@@ -17,7 +17,7 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    builds::{KernelBuild, builds},
+    builds::{HEADERS, KernelBuild, builds},
     unpack_kernel,
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     kernel::{BootableKernel, Modules},
     kernel_modules::ModuleLayout,
     manifest,
-    testbed_lock::LockedKernel,
+    testbed_lock::{LockedKernel, build_name},
 };
 
 /// Provides kernels by name.
@@ -45,11 +45,13 @@ struct Choice {
     release: KernelRelease,
     version: String,
     packages: Vec<Package>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    headers: Vec<Package>,
 }
 
 const CHOICES: &str = "kernel";
 const TREES: &str = "kernel";
-const INDEXES: &str = "kernel-index-2";
+const INDEXES: &str = "kernel-index-3";
 
 impl<'a> KernelProvider<'a> {
     /// Creates a source of kernels from the packages of `apt` and the names of `catalogue`.
@@ -142,6 +144,35 @@ impl<'a> KernelProvider<'a> {
         Ok(kernel)
     }
 
+    /// Returns the package files with the headers of `kernel`, which [`KernelProvider::prepare`]
+    /// returned, from the cache or by downloading them.
+    ///
+    /// # Errors
+    /// [`CatalogueError::NoHeaders`] if neither the lock nor the index has headers of this build.
+    /// Otherwise those of [`Apt::fetch`].
+    pub fn headers(&self, kernel: &BootableKernel) -> Result<Vec<CachedFile>> {
+        let (arch, name) = (kernel.arch, &*kernel.name);
+        let is_same = |choice: &Choice| choice.release == kernel.release && !choice.headers.is_empty();
+        let locked = self.locked(arch, name).filter(|locked| is_same(&Choice::from(*locked)));
+        if let Some(LockedKernel { suite, headers, .. }) = locked {
+            let packages: Vec<_> = headers.iter().map(|located| located.package.clone()).collect();
+            return Ok(self.apt.fetch_from(PackageOrigin::Pool { suite, packages: headers }, &packages)?);
+        }
+        let remembered = self.remembered(arch, name)?.filter(is_same);
+        let choice = match remembered {
+            Some(choice) => choice,
+            None => {
+                let mut selection = self.catalogue.find(arch, name)?;
+                selection.version = kernel.version.as_deref().map(build_name);
+                let release = kernel.release.to_string();
+                Some(Choice::from(self.choose(&selection, false)?))
+                    .filter(is_same)
+                    .ok_or(CatalogueError::NoHeaders { arch, release })?
+            }
+        };
+        Ok(self.apt.fetch(&self.apt.root(&choice.suite, &[arch])?, &choice.headers)?)
+    }
+
     fn remembered(&self, arch: Arch, name: &str) -> Result<Option<Choice>> {
         Ok(self.apt.cache().recorded(CHOICES, &choice_key(arch, name))?)
     }
@@ -186,7 +217,7 @@ impl<'a> KernelProvider<'a> {
         for entry in &selection.entries {
             let root = self.apt.root_at(&entry.suite, &[selection.arch], force)?;
             let mut builds = builds(entry, selection.flavour, &self.index(&root, selection.arch)?);
-            for located in builds.iter_mut().flat_map(|build| &mut build.packages) {
+            for located in builds.iter_mut().flat_map(KernelBuild::located_mut) {
                 located.snapshot = root.snapshot();
             }
             all.extend(builds.into_iter().map(|build| (entry.suite.as_str(), build)));
@@ -205,7 +236,9 @@ impl<'a> KernelProvider<'a> {
             return Ok(packages);
         }
         let packages = root.packages(arch, |name| {
-            ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"].iter().any(|part| name.starts_with(part))
+            ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-", HEADERS]
+                .iter()
+                .any(|part| name.starts_with(part))
         })?;
         self.apt.cache().record(INDEXES, &key, &packages)?;
         Ok(packages)
@@ -245,18 +278,21 @@ fn pick(selection: &KernelSelection<'_>, all: &[(&str, KernelBuild)]) -> Result<
 
 impl From<(String, KernelBuild)> for Choice {
     fn from((suite, build): (String, KernelBuild)) -> Self {
-        let packages = build.packages.into_iter().map(|located| located.package).collect();
-        Self { suite, release: build.release, version: build.version, packages }
+        let packages = |located: Vec<Located>| located.into_iter().map(|located| located.package).collect();
+        let (packages, headers) = (packages(build.packages), packages(build.headers));
+        Self { suite, release: build.release, version: build.version, packages, headers }
     }
 }
 
 impl From<&LockedKernel> for Choice {
     fn from(locked: &LockedKernel) -> Self {
+        let packages = |located: &[Located]| located.iter().map(|located| located.package.clone()).collect();
         Self {
             suite: locked.suite.clone(),
             release: locked.release.clone(),
             version: locked.version.clone(),
-            packages: locked.packages.iter().map(|located| located.package.clone()).collect(),
+            packages: packages(&locked.packages),
+            headers: packages(&locked.headers),
         }
     }
 }
@@ -293,6 +329,7 @@ impl Choice {
                 key: tree.digest_below(unpack_kernel::MODULES),
             }),
             packages: self.packages.clone(),
+            headers: Vec::new(),
         })
     }
 }

@@ -91,6 +91,34 @@ fn release_candidates_have_a_name() {
     assert_eq!(builds(selection.entries[0], "amd64", &index)[0].name(), "7.3-rc7");
 }
 
+/// The index of a suite also has headers of other builds and flavours.
+#[test]
+fn a_build_has_the_headers_of_the_same_release_and_version() {
+    let mut index = index();
+    let (release, version) = ("7.2.12+deb13-amd64", "7.2.12-1~bpo13+1");
+    for (name, version, depends) in [
+        ("linux-headers-7.2.9+deb13-amd64", "7.2.9-1~bpo13+1", &["linux-headers-7.2.9+deb13-common"][..]),
+        ("linux-headers-7.2.12+deb13-amd64", "7.2.12-1~bpo13+2", &[]),
+        ("linux-headers-7.2.12+deb13-amd64", version, &["gcc-14", "linux-headers-7.2.12+deb13-common", "linux-kbuild"]),
+        ("linux-headers-7.2.12+deb13-common", version, &[]),
+        ("linux-headers-7.2.12+deb13-cloud-amd64", version, &[]),
+    ] {
+        index.push(indexed(name, version, depends));
+    }
+    let catalogue = catalogue();
+    let selection = catalogue.find(Arch::X86_64, "7.2").unwrap();
+    let found = builds(selection.entries[0], "amd64", &index);
+    let headers = |build: &KernelBuild| -> Vec<String> {
+        build.headers.iter().map(|located| located.package.name.to_string()).collect()
+    };
+    assert_eq!(found[1].release, release);
+    assert_eq!(headers(&found[1]), ["linux-headers-7.2.12+deb13-amd64", "linux-headers-7.2.12+deb13-common"]);
+    assert!(found[1].headers.iter().all(|located| located.package.version == version));
+    // The index lacks the second package: without it no tool compiles, and that is noticed there.
+    assert_eq!(headers(&found[0]), ["linux-headers-7.2.9+deb13-amd64"]);
+    assert!(headers(&found[2]).is_empty());
+}
+
 fn picked(name: &str) -> Result<KernelBuild, CatalogueError> {
     let catalogue = catalogue();
     let selection = catalogue.find(Arch::X86_64, name).unwrap();
@@ -161,6 +189,7 @@ fn remember(cache: &Cache, file: &Path) {
             size: object.size,
             sha256: object.digest,
         }],
+        headers: Vec::new(),
     };
     cache.record(CHOICES, &choice_key(Arch::X86_64, "6.12"), &choice).unwrap();
 }
@@ -181,6 +210,10 @@ fn a_damaged_kernel_is_unpacked_again_and_a_damaged_package_asks_for_the_network
     let kernel = kernels.prepare(Arch::X86_64, "6.12").unwrap();
     assert_eq!((kernel.release.as_str(), kernel.image.size), ("6.12.1+x-amd64", 10));
     assert_eq!(kernels.cached(Arch::X86_64, "6.12").unwrap().as_ref(), Some(&kernel));
+
+    // The choice has no headers, so an index must tell which they are.
+    let error = kernels.headers(&kernel).unwrap_err();
+    assert!(matches!(error, Error::Packages(PackagesError::Offline { .. })), "{error}");
 
     damage(&kernel.image.path);
     assert_eq!(kernels.cached(Arch::X86_64, "6.12").unwrap(), None);

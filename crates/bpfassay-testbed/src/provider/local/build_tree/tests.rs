@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use std::collections::BTreeSet;
+
 use bpfassay_packages::cache::Cache;
 
 use super::*;
@@ -49,7 +51,7 @@ fn a_build_tree_becomes_a_kernel_with_its_modules() {
     assert_eq!((made.release.as_str(), made.arch), (RELEASED, Arch::Aarch64));
     assert!(fs::read_to_string(made.config.unwrap().path).unwrap().contains("CONFIG_NFSD=m"));
     let modules = made.modules.unwrap();
-    let (set, archive) = ModuleSet::read(&modules.path, modules.layout, Signatures::Kept).unwrap();
+    let (set, archive) = ModuleSet::read(&modules.path, modules.layout, Signatures::Kept, &BTreeSet::new()).unwrap();
     assert_eq!(set.modules.keys().collect::<Vec<_>>(), ["nfsd"]);
     assert!(set.builtin.contains("virtio_pci") && set.absent.contains("nfsv4"), "{set:?}");
     assert!(archive.size() > 200);
@@ -92,7 +94,8 @@ fn what_is_not_built_is_named_with_its_target() {
 fn a_module_that_is_not_built_is_named() {
     let tree = tree();
     fs::remove_file(tree.path().join("fs/nfsd/nfsd.ko")).unwrap();
-    let error = ModuleSet::read(tree.path(), ModuleLayout::Built, Signatures::Kept).unwrap_err().to_string();
+    let error =
+        ModuleSet::read(tree.path(), ModuleLayout::Built, Signatures::Kept, &BTreeSet::new()).unwrap_err().to_string();
     assert!(
         error.ends_with("nfsd.ko is in modules.order of the build tree, and is not there: run `make modules`"),
         "{error}"
