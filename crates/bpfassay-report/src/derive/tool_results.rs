@@ -257,6 +257,11 @@ fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -
 /// `BPF_MAP_TYPE_LRU_HASH` and `BPF_MAP_TYPE_LRU_PERCPU_HASH` of include/uapi/linux/bpf.h.
 const EVICTING: [u32; 2] = [9, 10];
 
+/// The series whose kernels derive the memory of a map from the sizes of keys and values alone, first
+/// and end: from commit 80ee81e0403c (`bpf_map_memory_footprint`) until commit 90a5527d7686
+/// (`map_mem_usage`). The buckets and headers of a hash map can need more than the keys and values.
+const MAPS_UNDERSTATED: [(u32, u32); 2] = [(5, 11), (6, 4)];
+
 fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Option<Series>) -> KernelFacts {
     let left = &seen.left_behind;
     let mut left_behind: Vec<String> = Vec::new();
@@ -268,8 +273,11 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Op
     let in_kernel = objects().filter_map(|object| object.memory_bytes);
     let unknown = objects().filter(|object| object.memory_bytes.is_none()).count();
     let resident = seen.resident_bytes.iter().copied().max().unwrap_or(0);
+    let [first, end] = MAPS_UNDERSTATED;
+    let is_understated = !seen.maps.is_empty() && series.is_some_and(|series| (first..end).contains(&series.version()));
     let memory_lacks = match unknown {
         0 if resident == 0 => Some("the memory of its processes is not known".to_owned()),
+        0 if is_understated => Some("Linux 5.11 to 6.3 report only the keys and values of maps".to_owned()),
         0 => None,
         _ => Some(format!("the kernel does not report the memory of {unknown} of its programs and maps")),
     };

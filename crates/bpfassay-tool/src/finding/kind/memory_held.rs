@@ -9,7 +9,7 @@ use crate::finding::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "memory-held",
-    explanation: "It holds more memory than the limit (128 MiB), BPF maps included. Not evaluated where it was not measured, or not of each program and map.",
+    explanation: "It holds more memory than the limit (128 MiB), BPF maps included. Not evaluated where it was not measured, or not of each program and map, or on Linux 5.11 to 6.3, which report only the keys and values of maps.",
     sources: KindSources::Of(&[Source::Memory]),
     clear: "it held no more than the limit",
     explain: None,

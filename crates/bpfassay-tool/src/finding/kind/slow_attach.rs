@@ -19,5 +19,7 @@ pub(super) const FINDING: Definition = Definition {
 fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let limit = known.limits.attach_ns;
     let took = known.fact(|facts| facts.attach_ns);
-    FindingStatus::of_limit(took, limit, |took| format!("{took} ns until it was ready; limit {limit} ns"))
+    FindingStatus::of_limit(took, limit, |took| {
+        format!("{took} ns by the clock of the guest until it was ready; limit {limit} ns")
+    })
 }

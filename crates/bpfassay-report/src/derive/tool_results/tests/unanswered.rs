@@ -94,6 +94,28 @@ proptest! {
     }
 }
 
+/// The kernels of these series report the keys and values of maps, and nothing that maps need besides.
+#[test]
+fn a_kernel_that_understates_maps_clears_no_memory() {
+    let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
+    let held = |kernel: &str, figures: &RunFigures| {
+        let (findings, _) = super::super::of_run(&tool, None, true, Series::of(kernel), "x86_64_6.12_a@b", figures);
+        findings.into_iter().find(|finding| finding.kind == Kind::MemoryHeld).unwrap().status
+    };
+    for kernel in ["5.11", "6.1", "6.3"] {
+        let FindingStatus::NotEvaluated { reason } = held(kernel, &whole()) else { panic!("{kernel}") };
+        assert!(reason.contains("only the keys and values"), "{reason}");
+    }
+    for kernel in ["5.10", "6.4", "6.12", "7.2"] {
+        assert_eq!(held(kernel, &whole()), FindingStatus::Clear, "{kernel}");
+    }
+    let (mut without_maps, mut large) = (whole(), whole());
+    without_maps.tool.as_mut().unwrap().maps.clear();
+    assert_eq!(held("6.1", &without_maps), FindingStatus::Clear);
+    large.tool.as_mut().unwrap().maps[0].memory_bytes = Some(1 << 30);
+    assert!(matches!(held("6.1", &large), FindingStatus::Found { .. }));
+}
+
 /// Nothing shows when a tool that was just started is ready.
 #[test]
 fn a_tool_without_a_sign_is_not_known_to_load_to_attach_or_how_soon() {
