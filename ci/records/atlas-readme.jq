@@ -10,10 +10,55 @@ def sign: {"loads": "✔", "does not load": "✘ load", "does not attach": "✘ 
 # Targets in the order of the study.
 def in_order($targets): . as $some | $targets | map(select(. as $target | $some | index([$target])));
 
-# All cells, each with its tool.
-def cells: [.tools[] as $tool | $tool.cells[] | . + {tool: $tool.name, package: $tool.package}];
+# All cells, each with its tool: made once, since each sentence reads them.
+def with_cells: . + {every: [.tools[] as $tool | $tool.cells[] | . + {tool: $tool.name, package: $tool.package}]};
+def cells: .every;
 # Names of the tools of $package with this state on $target.
 def named($package; $target; is): [cells[] | select(.package == $package and .target == $target and is) | .tool];
+
+# Cells with a result: loads, or refused with a reason.
+def measured: select(.state != "not measured" and .state != "failed");
+def names: map("`\(.)`") | list;
+def median: sort | .[length / 2 | floor];
+def grouped: tostring | until(test("\\d{4}(,|$)") | not; sub("(?<a>\\d)(?<b>\\d{3})(?<c>,|$)"; "\(.a),\(.b)\(.c)"));
+# Names of the tools that load on $one and are refused on $other.
+def lost($one; $other):
+  ([cells[] | select(.target == $one and .state == "loads") | .tool]) as $loads
+  | [cells[] | select(.target == $other) | measured | select(.state != "loads") | .tool | select(. as $tool | $loads | index([$tool]))];
+# Pairs of cells of one tool that loads on both targets.
+def pairs($one; $other): [.tools[] | {name, package} + {
+    one: [.cells[] | select(.target == $one and .state == "loads")][0],
+    other: [.cells[] | select(.target == $other and .state == "loads")][0]} | select(.one and .other)];
+
+# What a reader can tell others. Each sentence is left out if the data has nothing for it.
+def sentences:
+  . as $atlas | [cells[] | measured] as $cells | .targets as $targets
+  | [.tools[] | select(any(.cells[]; measured | true)) | {name, refused: any(.cells[]; measured | .state != "loads")}] as $tools
+  | "\([$tools[] | select(.refused | not)] | length) of \($tools | length) tools load on every target on which they were measured.",
+    ([$targets[] as $target | {$target, cells: [$cells[] | select(.target == $target)]} | select(.cells != [])
+       | . + {refused: [.cells[] | select(.state != "loads")]}] | max_by(.refused | length) | select(.refused != [])
+     | "Most tools are refused on \(.target): \(.refused | length) of \(.cells | length)."),
+    ([$cells[] | select(.state != "loads")] | group_by([.state, .reason]) | max_by([.[].tool] | unique | length) | select(. != null)
+     | "The reason that most tools share is “\(.[0].reason | cell_text)”: \([.[].tool] | unique | names)."),
+    ($targets | map(split(" ")[0]) | unique[] as $arch | [$targets[] | select(startswith($arch + " "))] | select(length > 1)
+     | (.[0] as $old | .[-1] as $new | $atlas | lost($old; $new) as $lost | lost($new; $old) as $gained
+        | "From \($old) to \($new), \($lost | length | count("tool is"; "tools are")) lost"
+          + (if $lost == [] then "" else " (\($lost | names))" end)
+          + " and \($gained | length | count("tool needs"; "tools need")) the newer kernel"
+          + (if $gained == [] then "." else " (\($gained | names))." end))),
+    ([$targets[] | select(startswith("x86_64 ")) | . as $one | sub("x86_64"; "aarch64") as $other | $atlas | lost($one; $other)[]]
+     | unique | select(. != []) | "\(length | count("tool loads"; "tools load")) on x86_64 and not on aarch64 with the same series: \(names)."),
+    ([$cells[] | select(.verified_instructions)] | select(. != []) | max_by(.verified_instructions) as $most
+     | "The verifier processes most instructions for `\($most.tool)`: \($most.verified_instructions | grouped) on \($most.target); the median of all cells is \(map(.verified_instructions) | median | grouped)."),
+    ($atlas | [pairs("x86_64 6.1"; "x86_64 7.3-rc")[] | select(.one.verified_instructions and .other.verified_instructions and .one.programs == .other.programs)]
+     | select(. != []) | max_by(.other.verified_instructions / .one.verified_instructions) as $up | min_by(.other.verified_instructions / .one.verified_instructions) as $down
+     | ([$up, $down] | unique[]) | "From x86_64 6.1 to 7.3-rc the verified instructions of `\(.name)` change from \(.one.verified_instructions | grouped) to \(.other.verified_instructions | grouped), for as many programs."),
+    ($atlas | [pairs("x86_64 6.12"; "aarch64 6.12")[] | select(.one.jited_bytes and .other.jited_bytes and .one.programs == .other.programs)]
+     | select(. != []) | "On 6.12, \(length) tools have \(map(.one.jited_bytes) | add | grouped) bytes of machine code on x86_64 and \(map(.other.jited_bytes) | add | grouped) on aarch64, for as many programs."),
+    ([$cells[] | select(.target == "x86_64 6.12" and .ready_ms)] | group_by(.package) | select(length > 1)
+     | "On x86_64 6.12, the median tool is ready after " + (map("\(map(.ready_ms) | median | grouped) ms (\(.[0].package))") | list) + " of the instruction clock."),
+    ([cells[] | {tool, kind: .findings[].kind}] | group_by(.kind) | select(. != [])
+     | "Findings: " + (map("\(.[0].kind) (\([.[].tool] | unique | length | count("tool"; "tools")))") | list) + ".");
 
 # One sentence for each package and target: how many load, and which do not. A tool that fails
 # later is in the table of reasons only.
@@ -24,7 +69,8 @@ def loading($package; $target):
   | "On \($target), \($loads | length) of \($measured | length) measured tools of \($package) load"
     + (if $not == [] then "." else "; \($not | map("`\(.)`") | list) \(if ($not | length) == 1 then "does" else "do" end) not." end);
 
-. as $atlas
+with_cells
+| . as $atlas
 | .targets as $targets
 | ([.tools[].package] | unique) as $packages
 | ([cells[]] | length) as $all
@@ -39,6 +85,13 @@ def loading($package; $target):
 "measures no cost. Kernels: \([$targets[] as $target | "\($target) is \($atlas.kernels[$target])"] | join("; ")).",
 "",
 "## What was found",
+"",
+($atlas | sentences | "- " + .),
+"",
+"Faults that maintainers can mend have [reports](reports/README.md). [Objects of other projects](peers.md)",
+"show what `check` makes of objects that were not written for it.",
+"",
+"## Loading",
 "",
 ($packages[] as $package | $targets[] as $target
   | select([cells[] | select(.package == $package and .target == $target)] != [])

@@ -6,18 +6,29 @@ include "results";
 def lacking:
   if test("uprobe target file") then "the guest has no file " + (capture("uprobe target file '(?<file>[^']+)'").file) + " that a uprobe of the tool needs"
   elif test("ldd: not found") then "the guest has no bash and no ldd"
-  elif test("'(ext4|xfs|btrfs|f2fs|bch2|nilfs)_\\w+\\+0x0' perf event: No such file") then
-    "guests do not load the module of the file system"
-  elif test("'?md_flush_request\\+?") then "guests do not load the module md_mod"
-  elif test("failed to init perf sampling") then "QEMU without KVM has no hardware counters"
+  elif test("failed to init perf sampling|Failed to attach to a hardware event") then "QEMU without KVM has no hardware counters"
   elif test("/cpufreq/") then "guests have no frequency driver"
+  elif test("kprobe b'zpl_") then "the kernel has no ZFS"
+  elif test("Failed to do precondition check") then "guests run no guests"
+  elif test("'ppc64_|hcall_entry") then "the kernel has no hypervisor calls of PowerPC"
+  elif test("required tracing events are not available") then
+    "the kernel has no CONFIG_PREEMPTIRQ_TRACEPOINTS"
+  elif test("directory: '/bin/bash'") then "the guest has no file /bin/bash that a uprobe of the tool needs"
+  elif test("could not determine address of symbol \\w+ in (c|ssl|pthread)\\b") then
+    "the guest has no /etc/ld.so.cache, in which bcc looks for libraries"
   else empty end;
 
-# The line that tells why, of what the agent saw.
+# The line that tells why, of what the agent saw. Python prints it last.
 def reason:
   (split("its last output: ") | last | split("\n")) as $lines
-  | ([$lines[] | select(test("fail|error|cannot|no such|not found|invalid|unknown"; "i"))][0] // $lines[-1])
+  | ([$lines[] | select(test("^\\w*(Exception|Error): "))] | last)
+    // [$lines[] | select(test("fail|error|cannot|no such|not found|not supported|invalid|unknown"; "i"))][0]
+    // $lines[-1]
   | sub("^libbpf: "; "") | .[:200];
+
+# The reason of a finding: the line of the verifier, or else that of the tool.
+def reason_of:
+  if (.evidence | length) > 1 then (.evidence[1] | .[:200]) else (.evidence[0] | reason) end;
 
 def status($kind): [(.tool_result.findings // [])[] | select(.kind == $kind)][0] // {status: "not-evaluated"};
 
@@ -37,8 +48,9 @@ def state:
       $attach.refusal.message as $message
       | [$message | lacking][0] as $lacks
       | if $lacks then {state: "not measured", reason: $lacks}
-        elif status("does-not-load").status == "found" then {state: "does not load", reason: ($message | reason)}
-        elif status("does-not-attach").status == "found" then {state: "does not attach", reason: ($message | reason)}
+        elif status("does-not-load").status == "found" then {state: "does not load", reason: (status("does-not-load") | reason_of)}
+        elif status("does-not-attach").status == "found" then
+          {state: "does not attach", reason: (status("does-not-attach") | reason_of)}
         else {state: "does not start", reason: ($message | reason)} end
     else {state: "not measured", reason: ($attach.reason // "unsteady")} end;
 

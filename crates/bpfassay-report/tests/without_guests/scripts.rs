@@ -260,7 +260,10 @@ fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
     let of = |target: &str| cells.iter().find(|cell| cell["target"] == target).unwrap();
     assert_eq!((&of("x86_64 6.1")["state"], &of("x86_64 6.1")["programs"]), (&json!("loads"), &json!(1)));
     assert_eq!(of("aarch64 6.1")["state"], "does not attach");
-    assert_eq!(of("aarch64 6.1")["reason"], "cannot attach on_read to vfs_read: Unknown error 524");
+    assert_eq!(
+        of("aarch64 6.1")["reason"],
+        "on_read: cannot attach on_read to vfs_read: Unknown error 524 (error 524)"
+    );
     assert_eq!(of("riscv64 6.12")["findings"][0]["kind"], "left-behind");
 }
 
