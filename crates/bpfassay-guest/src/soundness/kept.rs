@@ -29,7 +29,7 @@ impl KeptFacts {
             let text = fs::read_to_string(entry.map_err(unreadable)?.path()).map_err(unreadable)?;
             held.add(&text)?;
         }
-        let objects = objects::programs_and_maps(held.programs, held.maps)?;
+        let objects = objects::programs_and_maps(&held.programs, &held.maps);
         let process = processes::of(pid.as_raw_nonzero().get())?;
         Ok(Self(BTreeMap::from([(sources::PROCESSES, process), (sources::BPF_OBJECTS, objects)])))
     }

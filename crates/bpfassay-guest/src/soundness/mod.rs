@@ -59,24 +59,22 @@ impl Snapshot {
         environment: &Environment,
         children: &mut Children,
     ) -> Result<Vec<String>> {
-        let deadline = Instant::now() + SETTLING;
-        loop {
+        settle(SETTLING, |moment| {
             children.reap()?;
-            let differences = self.now(kept, environment);
-            if differences.is_empty() || Instant::now() >= deadline {
-                return Ok(bounded(differences));
-            }
-            let is_soon = deadline.duration_since(Instant::now()) > SETTLING - SOON;
-            thread::sleep(if is_soon { PERIOD } else { SELDOM });
-        }
+            Ok(self.now(kept, environment, moment))
+        })
     }
 
-    fn now(&self, kept: &KeptFacts, environment: &Environment) -> Vec<String> {
+    fn now(&self, kept: &KeptFacts, environment: &Environment, moment: Moment) -> Vec<String> {
         let mut differences = Vec::new();
         for stage in [CheckTime::Kernel, CheckTime::FileSystem] {
             for (source, before) in self.before.iter().filter(|(source, _)| source.stage == stage) {
                 let expected = kept.with(source.what, before);
-                compare(source.what, source.tolerance, &expected, &(source.read)(environment), &mut differences);
+                let mut found = (source.read)(environment);
+                if let (Moment::Last, Some(complete)) = (moment, source.complete) {
+                    complete(&expected, &mut found);
+                }
+                compare(source.what, source.tolerance, &expected, &found, &mut differences);
             }
             // If the NFS server or the network has changed, an access to the file system under test
             // can block for ever.
@@ -88,9 +86,72 @@ impl Snapshot {
     }
 }
 
+/// When the state is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Differences may still vanish.
+    Waiting,
+    /// The differences are the result.
+    Last,
+}
+
+/// Repeats `now`, which returns the present differences, until there are none or `longest` has
+/// passed.
+///
+/// # Errors
+/// The error of `now`.
+fn settle(longest: Duration, mut now: impl FnMut(Moment) -> Result<Vec<String>>) -> Result<Vec<String>> {
+    let begun = Instant::now();
+    loop {
+        let moment = if begun.elapsed() < longest { Moment::Waiting } else { Moment::Last };
+        let differences = now(moment)?;
+        if differences.is_empty() || moment == Moment::Last {
+            return Ok(bounded(differences));
+        }
+        thread::sleep(if begun.elapsed() < SOON { PERIOD } else { SELDOM });
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
+
+    use super::{state_comparison::Tolerance, *};
+
+    #[test]
+    fn names_are_read_once_when_waiting_is_over() {
+        let observed = |longest, vanishes_at| {
+            let mut moments = Vec::new();
+            let found = settle(longest, |moment| {
+                moments.push(moment);
+                Ok(if moments.len() < vanishes_at { vec!["map 8 was not there before".to_owned()] } else { Vec::new() })
+            });
+            (found.unwrap().len(), moments)
+        };
+        assert_eq!(observed(Duration::from_mins(1), 2), (0, vec![Moment::Waiting; 2]));
+        let (found, moments) = observed(PERIOD, usize::MAX);
+        let (last, others) = moments.split_last().unwrap();
+        assert_eq!((found, *last), (1, Moment::Last));
+        assert!(!others.is_empty() && others.iter().all(|moment| *moment == Moment::Waiting), "{moments:?}");
+    }
+
+    #[test]
+    fn values_are_completed_only_when_waiting_is_over() {
+        static OBJECTS: StateSource = StateSource {
+            what: "objects",
+            stage: CheckTime::Kernel,
+            on_running_systems: false,
+            tolerance: Tolerance::None,
+            read: |_| Ok(BTreeMap::from([("map 8".to_owned(), String::new())])),
+            complete: Some(|_, now| {
+                now.as_mut().unwrap().insert("map 8".to_owned(), "pa".to_owned());
+            }),
+        };
+        let snapshot = Snapshot { before: vec![(&OBJECTS, Ok(BTreeMap::new()))] };
+        let now = |moment| snapshot.now(&KeptFacts::default(), &Environment::guest("/", None), moment);
+        assert_eq!(now(Moment::Waiting), ["objects: map 8 was not there before"]);
+        assert_eq!(now(Moment::Last), ["objects: map 8 (pa) was not there before"]);
+    }
 
     #[test]
     fn names_of_sources_are_unique_and_all_stages_have_some() {

@@ -45,23 +45,44 @@ const VALUES: [&str; 10] = [
     "tracing_thresh",
 ];
 
-/// Returns programs, maps and links, with their ids in the names.
+/// Kinds of BPF objects that have names, and the beginnings of their facts.
+const NAMED: [(ObjectKind, &str); 2] = [(ObjectKind::Program, "program "), (ObjectKind::Map, "map ")];
+
+/// Returns the ids of programs, maps and links. It opens no object: to close the last descriptor of
+/// a map of the type `prog_array` makes the kernel clear the map in the background with a reference
+/// to it. If the map already waits for that, the kernel never gives the reference back, and the map
+/// stays for ever (`bpf_map_put_uref`, kernel/bpf/syscall.c, and `prog_array_map_clear`,
+/// kernel/bpf/arraymap.c, since Linux 5.5).
 pub(super) fn bpf() -> Facts {
     let ids = |kind| bpf::ids(kind).map_err(|error| with_causes(&error));
-    let mut facts = programs_and_maps(ids(ObjectKind::Program)?, ids(ObjectKind::Map)?)?;
+    let mut facts = programs_and_maps(&ids(ObjectKind::Program)?, &ids(ObjectKind::Map)?);
     let links = bpf::links().map_err(|error| with_causes(&error))?.unwrap_or_default();
     facts.extend(links.into_iter().map(|id| (format!("link {id}"), String::new())));
     Ok(facts)
 }
 
-/// Returns the programs and maps with these ids.
-pub(super) fn programs_and_maps(programs: BTreeSet<u32>, maps: BTreeSet<u32>) -> Facts {
-    let mut facts = BTreeMap::new();
-    for (kind, what, ids) in [(ObjectKind::Program, "program", programs), (ObjectKind::Map, "map", maps)] {
-        let objects = bpf::objects(kind, ids).map_err(|error| with_causes(&error))?;
-        facts.extend(objects.into_iter().map(|object| (format!("{what} {}", object.id), object.name)));
+/// Returns the facts of the programs and maps with these ids, without names.
+pub(super) fn programs_and_maps(programs: &BTreeSet<u32>, maps: &BTreeSet<u32>) -> BTreeMap<String, String> {
+    let facts = NAMED.into_iter().zip([programs, maps]);
+    facts.flat_map(|((_, what), ids)| ids.iter().map(move |id| (format!("{what}{id}"), String::new()))).collect()
+}
+
+/// Sets the names of the programs and maps in `now` that are not in `before`. It opens these. An
+/// object that is gone by now keeps its empty name.
+pub(super) fn name_new(before: &Facts, now: &mut Facts) {
+    let name = |kind, id| {
+        let object = bpf::objects(kind, [id]).ok()?.pop()?;
+        Some(object.name)
+    };
+    name_by(name, before, now);
+}
+
+fn name_by(mut name: impl FnMut(ObjectKind, u32) -> Option<String>, before: &Facts, now: &mut Facts) {
+    let (Ok(before), Ok(now)) = (before, now) else { return };
+    for (fact, value) in now.iter_mut().filter(|(fact, _)| !before.contains_key(*fact)) {
+        let object = NAMED.into_iter().find_map(|(kind, what)| Some((kind, fact.strip_prefix(what)?.parse().ok()?)));
+        *value = object.and_then(|(kind, id)| name(kind, id)).unwrap_or_default();
     }
-    Ok(facts)
 }
 
 /// Returns probe events, enabled events, filters, options, tracers and instances.
@@ -111,6 +132,26 @@ mod tests {
     fn an_event_that_the_kernel_enables_itself_is_not_left_by_a_tool() {
         let text = "bpf_trace:bpf_trace_printk\nsched:sched_switch \n";
         assert_eq!(listed("enabled event", text).collect::<Vec<_>>(), ["enabled event sched:sched_switch"]);
+    }
+
+    #[test]
+    fn only_new_programs_and_maps_are_opened_for_their_names() {
+        let facts = |programs: &[u32], maps: &[u32]| {
+            Ok(programs_and_maps(&programs.iter().copied().collect(), &maps.iter().copied().collect()))
+        };
+        let (before, mut now) = (facts(&[1, 2], &[1]), facts(&[2, 5], &[1, 2, 3]));
+        now.as_mut().unwrap().insert("link 9".to_owned(), String::new());
+        let mut opened = Vec::new();
+        let name = |kind, id| {
+            opened.push((kind, id));
+            (id != 2).then(|| format!("the {id}th"))
+        };
+        name_by(name, &before, &mut now);
+        opened.sort_unstable_by_key(|&(_, id)| id);
+        assert_eq!(opened, [(ObjectKind::Map, 2), (ObjectKind::Map, 3), (ObjectKind::Program, 5)]);
+        let now = now.unwrap();
+        let values = ["program 2", "program 5", "map 1", "map 2", "map 3", "link 9"].map(|fact| &*now[fact]);
+        assert_eq!(values, ["", "the 5th", "", "", "the 3th", ""]);
     }
 
     #[test]

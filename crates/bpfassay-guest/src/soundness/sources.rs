@@ -35,6 +35,9 @@ pub(crate) struct StateSource {
     pub tolerance: Tolerance,
     /// Reads the present values.
     pub read: fn(&Environment) -> Facts,
+    /// Completes values that were not there before, at a cost that is too high while differences
+    /// may still vanish. The first values are those before.
+    pub complete: Option<fn(&Facts, &mut Facts)>,
 }
 
 /// Names of sources to which the agent adds entries.
@@ -51,7 +54,10 @@ pub(crate) const SOURCES: &[StateSource] = &[
     source("cgroups", CheckTime::Kernel, true, Tolerance::None, cgroups),
     source(PROCESSES, CheckTime::Kernel, false, Tolerance::None, |_| processes::user()),
     source("the agent", CheckTime::Kernel, false, Tolerance::None, |_| processes::inherited()),
-    source(BPF_OBJECTS, CheckTime::Kernel, false, Tolerance::None, |_| objects::bpf()),
+    StateSource {
+        complete: Some(objects::name_new),
+        ..source(BPF_OBJECTS, CheckTime::Kernel, false, Tolerance::None, |_| objects::bpf())
+    },
     source("tracing", CheckTime::Kernel, false, Tolerance::None, |_| objects::tracefs()),
     source("kprobes", CheckTime::Kernel, false, Tolerance::None, |_| objects::kprobes()),
     source("modules", CheckTime::Kernel, false, Tolerance::None, |_| modules()),
@@ -78,7 +84,7 @@ const fn source(
     tolerance: Tolerance,
     read: fn(&Environment) -> Facts,
 ) -> StateSource {
-    StateSource { what, stage, on_running_systems, tolerance, read }
+    StateSource { what, stage, on_running_systems, tolerance, read, complete: None }
 }
 
 fn text(path: impl AsRef<Path>) -> Result<String, String> {

@@ -476,8 +476,9 @@ impl RunningTool {
                 // None of the tool's processes is left.
                 now = now.without(&HeldIds::by_all_but(&[])?, &self.before);
             }
-            self.figures.left_behind = now.left_since(&self.before)?;
-            if self.figures.left_behind.is_nothing() || Instant::now() >= deadline {
+            let is_last = Instant::now() >= deadline;
+            if is_last || !now.has_more_than(&self.before) {
+                self.figures.left_behind = now.left_since(&self.before)?;
                 break;
             }
             std::thread::sleep(PERIOD);

@@ -78,7 +78,14 @@ impl Traces {
         Some(u32::try_from(now.difference(before).count()).unwrap_or(u32::MAX))
     }
 
-    /// Returns the names of the objects that are not in `before`.
+    /// Returns whether there is an object that is not in `before`. It opens none.
+    pub(super) fn has_more_than(&self, before: &Self) -> bool {
+        let has_new = self.programs_since(before).chain(self.maps_since(before)).next().is_some();
+        has_new || self.links_since(before).is_some_and(|links| links > 0) || !self.events.is_subset(&before.events)
+    }
+
+    /// Returns the names of the objects that are not in `before`. It opens these, so it is no way
+    /// to wait until they are freed ([`crate::soundness`]).
     pub(super) fn left_since(&self, before: &Self) -> Result<LeftBehind> {
         let names = |objects: Vec<BpfObject>| objects.into_iter().map(|object| object.name).collect();
         Ok(LeftBehind {
@@ -133,5 +140,11 @@ mod tests {
         assert_eq!(after.links_since(&before), Some(1));
         assert_eq!(traces(&[], None, &[]).links_since(&before), None);
         assert_eq!(after.maps_since(&before).count(), 0);
+        let less = traces(&[1], Some(&[]), &[]);
+        assert!(after.has_more_than(&before) && !less.has_more_than(&before) && !before.has_more_than(&before));
+        let with_maps = |maps: &[u32]| Traces { maps: maps.iter().copied().collect(), ..traces(&[], None, &[]) };
+        assert!(with_maps(&[8]).has_more_than(&with_maps(&[7])) && !with_maps(&[]).has_more_than(&with_maps(&[7])));
+        assert!(traces(&[1, 2], Some(&[7]), &["a", "b"]).has_more_than(&before));
+        assert!(traces(&[1, 2], Some(&[8]), &["a"]).has_more_than(&before));
     }
 }
