@@ -34,7 +34,7 @@ pub enum ObjectLine {
         /// The section `.BTF` of the object.
         btf: Hex,
     },
-    /// The programs are loaded but not attached.
+    /// The programs are loaded, and attached if their sections name targets.
     Loaded(LoadedObject),
     /// The object could not be opened, loaded or attached. The tracer then exits with status 3.
     Refused(Refusal),
@@ -49,6 +49,21 @@ pub struct LoadedObject {
     pub load_ns: u64,
     /// The programs, in the order of the object.
     pub programs: Vec<VerifiedProgram>,
+    /// The programs that are not attached, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unattached: Vec<UnattachedProgram>,
+}
+
+/// A loaded program whose section does not say to what it is to be attached: only a loader of its
+/// own can attach it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UnattachedProgram {
+    /// The name of the program in the object.
+    pub program: String,
+    /// The name of its section.
+    pub section: String,
 }
 
 /// A program that the verifier accepted.
@@ -183,10 +198,18 @@ mod tests {
         );
         assert!(serde_json::from_str::<ObjectLine>(r#"{"type":"prototypes_unknown","reason":"r","x":1}"#).is_err());
         let log = VerifierStatistics { instructions: 9, total_states: 2, peak_states: 1, time_us: 40 };
-        let loaded = LoadedObject { load_ns: 7, programs: vec![VerifiedProgram { id: 3, log: Some(log) }] };
+        let mut loaded = LoadedObject {
+            load_ns: 7,
+            programs: vec![VerifiedProgram { id: 3, log: Some(log) }],
+            unattached: Vec::new(),
+        };
         let text = r#"{"type":"loaded","load_ns":7,"programs":[{"id":3,"log":{"instructions":9,"total_states":2,"peak_states":1,"time_us":40}}]}"#;
         assert_eq!(serde_json::to_string(&ObjectLine::Loaded(loaded.clone())).unwrap(), text);
-        assert_eq!(serde_json::from_str::<ObjectLine>(text).unwrap(), ObjectLine::Loaded(loaded));
+        assert_eq!(serde_json::from_str::<ObjectLine>(text).unwrap(), ObjectLine::Loaded(loaded.clone()));
+        loaded.unattached.push(UnattachedProgram { program: "x".into(), section: "xdp".into() });
+        let text = text.replace("]}", r#"],"unattached":[{"program":"x","section":"xdp"}]}"#);
+        assert_eq!(serde_json::to_string(&ObjectLine::Loaded(loaded.clone())).unwrap(), text);
+        assert_eq!(serde_json::from_str::<ObjectLine>(&text).unwrap(), ObjectLine::Loaded(loaded));
     }
 
     #[test]

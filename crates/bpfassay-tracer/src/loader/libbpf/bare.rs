@@ -2,6 +2,7 @@
 //! A user's object, which is loaded unchanged. Each program is attached by the name of its section.
 
 use std::{
+    ffi::OsString,
     io,
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
@@ -11,23 +12,26 @@ use std::{
 use bpfassay_bpf::program_info;
 use bpfassay_btf::object_contents::Encoded;
 use bpfassay_protocol::{
-    loaded_object::{LoadedObject, VerifiedProgram},
+    loaded_object::{LoadedObject, UnattachedProgram, VerifiedProgram},
     nanoseconds,
     tracer_messages::{Refusal, Step},
 };
-use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject, Program};
+use libbpf_rs::{
+    Link, MapCore as _, MapFlags, MapType, Object, ObjectBuilder, OpenMap, OpenObject, Program, ProgramType,
+};
 
 use super::{libbpf_log, sys};
 use crate::{kernel::verifier::statistics, loader::plan::refusal::Failure};
 
-/// A loaded object with its programs attached.
+/// A loaded object with its programs attached, except those whose sections name no target.
 #[derive(Debug)]
 pub(crate) struct Bare {
-    /// Links with the names of their programs. Fields are dropped in order, so links are detached
+    /// Links with the names of their programs or `struct_ops` maps. Fields are dropped in order, so links are detached
     /// before the object is closed.
     links: Vec<(String, Link)>,
     object: Object,
-    /// The time of loading, and the contents of the verifier's log about each program.
+    /// The time of loading, the contents of the verifier's log about each program, and what is
+    /// not attached.
     pub(crate) loaded: LoadedObject,
 }
 
@@ -46,6 +50,7 @@ const STATISTICS: usize = 16 << 10;
 const OBJECT: &str = "object";
 
 /// Loads `programs` of the object `elf`, or all of them, with these contents, and attaches them.
+/// Programs that only a loader can attach stay unattached.
 ///
 /// # Errors
 /// A [`Refusal`]. Nothing stays attached.
@@ -70,21 +75,50 @@ pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> R
 /// Returns whether the object `elf` leaves the size of that map to a loader.
 fn is_unsized(elf: &[u8], map: &str) -> bool {
     let open = ObjectBuilder::default().name(OBJECT).and_then(|builder| builder.open_memory(elf));
-    open.is_ok_and(|open| open.maps().any(|found| found.name().to_string_lossy() == map && found.max_entries() == 0))
+    open.is_ok_and(|open| open.maps().any(|found| found.name().to_string_lossy() == map && has_no_size(&found)))
+}
+
+/// Returns whether a loader has to set the size of `map`. libbpf sets that of a perf event array
+/// (`map_set_def_max_entries`).
+fn has_no_size(map: &OpenMap<'_>) -> bool {
+    map.max_entries() == 0 && map.map_type() != MapType::PerfEventArray
 }
 
 fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded, logged: Logged) -> Result<Bare, Failure> {
-    let unopened = |text: String| Failure { step: Step::Open, program: None, error: io::Error::other(text) };
+    let mut open = opened(elf, programs, contents).map_err(|text| Failure {
+        step: Step::Open,
+        program: None,
+        error: io::Error::other(text),
+    })?;
+    let unloaded = |error: io::Error| Failure { step: Step::Load, program: None, error };
+    make_private(&mut open).map_err(unloaded)?;
+    let mut logs = Vec::new();
+    for mut program in open.progs_mut().filter(|program| logged == Logged::Statistics && program.autoload()) {
+        let log = sys::log_statistics(&mut program, STATISTICS).map_err(unloaded)?;
+        logs.push((program.name().to_owned(), log));
+    }
+    let begun = Instant::now();
+    let object = sys::load(open).map_err(unloaded)?;
+    let load_ns = nanoseconds(begun.elapsed());
+    let verified = verified(&object, &logs).map_err(unloaded)?;
+    set_entries(&object, contents).map_err(|text| unloaded(io::Error::other(text)))?;
+    libbpf_log::forget();
+    let (links, unattached) = attach(&object)?;
+    Ok(Bare { links, object, loaded: LoadedObject { load_ns, programs: verified, unattached } })
+}
+
+/// Opens the object `elf` with these contents. If there are `programs`, it will load only these.
+fn opened(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<OpenObject, String> {
     let mut open = ObjectBuilder::default()
         .name(OBJECT)
         .and_then(|builder| builder.open_memory(elf))
-        .map_err(|error| unopened(format!("{error:#}")))?;
+        .map_err(|error| format!("{error:#}"))?;
     let names: Vec<String> = open.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
     if let Some(unknown) = programs.iter().find(|name| !names.contains(name)) {
-        return Err(unopened(format!("the object has no program `{unknown}`: it has {}", listed(&names))));
+        return Err(format!("the object has no program `{unknown}`: it has {}", listed(&names)));
     }
     if names.is_empty() {
-        return Err(unopened("the object has no programs".to_owned()));
+        return Err("the object has no programs".to_owned());
     }
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
@@ -92,39 +126,59 @@ fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded, logged: 
             program.set_autoload(false);
         }
     }
-    set_constants(&mut open, contents).map_err(unopened)?;
-    let unloaded = |error: io::Error| Failure { step: Step::Load, program: None, error };
-    let mut logs = Vec::new();
-    for mut program in open.progs_mut().filter(|program| logged == Logged::Statistics && program.autoload()) {
-        logs.push(sys::log_statistics(&mut program, STATISTICS).map_err(unloaded)?);
+    let has_struct_ops =
+        open.progs().any(|program| program.autoload() && program.prog_type() == ProgramType::StructOps);
+    if !has_struct_ops {
+        // libbpf loads the programs of such a map whether they were left out or not
+        // (`bpf_object_adjust_struct_ops_autoload`).
+        for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
+            map.set_autocreate(false).map_err(|error| format!("{error:#}"))?;
+        }
     }
-    let begun = Instant::now();
-    let object = sys::load(open).map_err(unloaded)?;
-    let loaded =
-        LoadedObject { load_ns: nanoseconds(begun.elapsed()), programs: verified(&object, &logs).map_err(unloaded)? };
-    set_entries(&object, contents).map_err(|text| Failure {
-        step: Step::Load,
-        program: None,
-        error: io::Error::other(text),
-    })?;
-    let mut links = Vec::new();
+    set_constants(&mut open, contents)?;
+    Ok(open)
+}
+
+/// Makes each map of the object belong to it alone, whatever the object says of pinning: a pinned
+/// map would outlive this process, and bring the state of one run into the next.
+fn make_private(open: &mut OpenObject) -> io::Result<()> {
+    open.maps_mut().try_for_each(|map| sys::unset_pin_path(&map))
+}
+
+/// The links of an object with their names, and what has none.
+type Attachments = (Vec<(String, Link)>, Vec<UnattachedProgram>);
+
+/// Attaches the loaded programs and `struct_ops` maps of `object`.
+fn attach(object: &Object) -> Result<Attachments, Failure> {
+    let (mut links, mut unattached) = (Vec::new(), Vec::new());
     for program in object.progs_mut().filter(|program| program.autoload()) {
         let name = program.name().to_string_lossy().into_owned();
-        match sys::attach(&program) {
-            Ok(link) => links.push((name, link)),
+        match sys::attach_by_section(&program) {
+            Ok(Some(link)) => links.push((name, link)),
+            // The map of a `struct_ops` program is attached instead.
+            Ok(None) if program.prog_type() == ProgramType::StructOps => {}
+            Ok(None) => {
+                let section = program.section().to_string_lossy().into_owned();
+                unattached.push(UnattachedProgram { program: name, section });
+            }
             Err(error) => return Err(Failure { step: Step::Attach, program: Some(name), error }),
         }
     }
-    Ok(Bare { links, object, loaded })
+    for map in object.maps().filter(|map| map.autocreate() && map.map_type() == MapType::StructOps) {
+        let failed = |error| Failure { step: Step::Attach, program: None, error };
+        let name = map.name().to_string_lossy().into_owned();
+        links.extend(sys::attach_struct_ops(&map).map_err(failed)?.map(|link| (name, link)));
+    }
+    Ok((links, unattached))
 }
 
-/// Returns the loaded programs of `object` with the statistics in `logs`. The logs have the same
-/// order, or there are none.
-fn verified(object: &Object, logs: &[sys::ProgramLog]) -> io::Result<Vec<VerifiedProgram>> {
-    let mut logs = logs.iter();
+/// Returns the loaded programs of `object` with the statistics in `logs`, by name. libbpf also
+/// loads programs of `struct_ops` maps that were left out, without a log.
+fn verified(object: &Object, logs: &[(OsString, sys::ProgramLog)]) -> io::Result<Vec<VerifiedProgram>> {
     let of = |program: Program<'_>| {
         let id = program_info(program.as_fd())?.id;
-        Ok(VerifiedProgram { id, log: logs.next().and_then(|log| statistics(&log.text())) })
+        let log = logs.iter().find(|(name, _)| name == program.name());
+        Ok(VerifiedProgram { id, log: log.and_then(|(_, log)| statistics(&log.text())) })
     };
     object.progs().filter(|program| program.autoload()).map(of).collect()
 }
@@ -210,6 +264,35 @@ impl Bare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loader::plan::object_files::{BUNDLED, named};
+
+    fn layout() -> OpenObject {
+        opened(named(BUNDLED, "ceems-layout").unwrap(), &[], &Encoded::default()).unwrap()
+    }
+
+    #[test]
+    fn maps_of_an_object_are_neither_pinned_nor_shared() {
+        let mut open = layout();
+        for mut map in open.maps_mut() {
+            map.set_pin_path("/sys/fs/bpf/counts").unwrap();
+        }
+        assert!(open.maps_mut().all(|map| sys::pin_path(&map).is_some()));
+        make_private(&mut open).unwrap();
+        assert!(open.maps_mut().count() > 0 && open.maps_mut().all(|map| sys::pin_path(&map).is_none()));
+    }
+
+    #[test]
+    fn the_size_of_a_perf_event_array_is_not_left_to_a_loader() {
+        let mut open = layout();
+        let of_type = |open: &mut OpenObject, kind| {
+            let mut map = open.maps_mut().find(|map| map.name() == "counts").unwrap();
+            map.set_max_entries(0).unwrap();
+            map.set_type(kind).unwrap();
+            open.maps().any(|map| map.name() == "counts" && has_no_size(&map))
+        };
+        assert!(of_type(&mut open, MapType::Hash));
+        assert!(!of_type(&mut open, MapType::PerfEventArray));
+    }
 
     #[test]
     fn a_file_that_is_no_object_is_refused_when_it_is_opened() {

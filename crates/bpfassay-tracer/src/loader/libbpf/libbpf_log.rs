@@ -23,7 +23,7 @@ pub(super) struct LibbpfLog(());
 
 /// Collects libbpf's warnings instead of printing them.
 pub(super) fn capture() -> LibbpfLog {
-    PRINTED.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    forget();
     set_print(Some((PrintLevel::Warn, |_, text| {
         let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
         printed.push_str(&text);
@@ -33,6 +33,11 @@ pub(super) fn capture() -> LibbpfLog {
         }
     })));
     LibbpfLog(())
+}
+
+/// Drops the messages so far: what failed was attempted later, so they do not contain the reason.
+pub(super) fn forget() {
+    PRINTED.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 impl LibbpfLog {
@@ -55,16 +60,17 @@ pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
 }
 
 /// Returns the line of libbpf that states what failed: the first of the last lines about one
-/// program or map. If no line names one, it is the first line that does not describe how libbpf
-/// continues.
+/// program or map, or the first line if no line names one. Lines that describe how libbpf continues
+/// do not count.
 fn cause<'a>(library: &[&'a str]) -> Option<&'a str> {
-    let named = |line: &&'a str| name_of("prog", line).or_else(|| name_of("map", line));
+    let named = |line: &'a str| name_of("prog", line).or_else(|| name_of("map", line));
     let goes_on = |line: &str| ["Retrying", "ignoring", "skipping"].iter().any(|word| line.contains(word));
-    let Some(last) = library.iter().rposition(|line| named(line).is_some()) else {
-        return library.iter().find(|line| !goes_on(line)).or(library.first()).copied();
+    let stated: Vec<&str> = library.iter().copied().filter(|line| !goes_on(line)).collect();
+    let Some(last) = stated.iter().rposition(|line| named(line).is_some()) else {
+        return stated.first().copied();
     };
-    let name = named(&library[last]);
-    library[..=last].iter().rev().take_while(|line| named(line) == name).last().copied()
+    let name = named(stated[last]);
+    stated[..=last].iter().rev().take_while(|line| named(line) == name).last().copied()
 }
 
 /// Returns the lines of libbpf itself, and those of the last verifier log among them.
@@ -152,6 +158,21 @@ libbpf: prog 'second': failed to load: -EACCES
         let of_a_program = refusal(failure(Step::Load, None, libc::EACCES), printed);
         assert_eq!(of_a_program.message, "prog 'second': BPF program load failed: -EACCES");
         assert_eq!(of_a_program.program.as_deref(), Some("second"));
+    }
+
+    /// As libbpf printed for two objects of cilium/ebpf.
+    #[test]
+    fn a_warning_before_libbpf_goes_on_is_no_reason_for_its_program_either() {
+        let warning = "libbpf: prog 'freeze_rodata': missing .BTF.ext function info for the main program, skipping \
+                       all of .BTF.ext func info.\n";
+        let of_attaching = refusal(failure(Step::Attach, Some("other"), libc::EOPNOTSUPP), warning);
+        assert_eq!(of_attaching.message, "Operation not supported (os error 95)");
+        let printed = format!("{warning}libbpf: prog 'freeze_rodata': BPF program load failed: -EINVAL\n");
+        let of_loading = refusal(failure(Step::Load, None, libc::EINVAL), &printed);
+        assert_eq!(of_loading.message, "prog 'freeze_rodata': BPF program load failed: -EINVAL");
+        let printed = format!("libbpf: failed to find valid kernel BTF\n{warning}");
+        let of_no_program = refusal(failure(Step::Load, None, libc::ESRCH), &printed);
+        assert_eq!((of_no_program.program, &*of_no_program.message), (None, "failed to find valid kernel BTF"));
     }
 
     #[test]
