@@ -58,9 +58,6 @@ const WITHIN_REPORT: Duration = Duration::from_millis(200);
 /// How often to check.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// How long the kernel can take to free a tool's objects in the background.
-const FREEING: Duration = Duration::from_secs(5);
-
 /// Largest number of processes and threads of a tool: too few to use up the guest's memory.
 const MAX_PROCESSES: u32 = 1000;
 
@@ -228,7 +225,7 @@ impl RunningTool {
 
     /// Returns the programs that have appeared since the tool was started, or the kernel's error.
     pub(crate) fn programs(&self) -> Result<BTreeSet<u32>> {
-        let mut programs = self.before.new_programs()?;
+        let mut programs = self.before.new_programs().map_err(|error| self.denied(error))?;
         if self.is_shared && !programs.is_empty() {
             let others = self.others()?;
             programs.retain(|id| !others.programs.contains(id));
@@ -238,7 +235,7 @@ impl RunningTool {
 
     /// Returns the links that have appeared since the tool was started.
     fn links(&self) -> Result<BTreeSet<u32>> {
-        let mut links = self.before.new_links()?;
+        let mut links = self.before.new_links().map_err(|error| self.denied(error))?;
         if self.is_shared && !links.is_empty() {
             let others = self.others()?;
             links.retain(|id| !others.links.contains(id));
@@ -248,8 +245,13 @@ impl RunningTool {
 
     /// Returns the present kernel objects, except those that others made since the tool's start.
     fn traces(&self) -> Result<Traces> {
-        let now = Traces::now()?;
+        let now = Traces::now().map_err(|error| self.denied(error))?;
         if self.is_shared { Ok(now.without(&self.others()?, &self.before)) } else { Ok(now) }
+    }
+
+    /// Adds to the error of a list of objects that the tool may deny it.
+    fn denied(&self, error: Error) -> Error {
+        traces::denied(error, &format!("while {} runs", self.tool.name))
     }
 
     /// Returns the objects that processes outside the tool's cgroup hold.
@@ -469,20 +471,7 @@ impl RunningTool {
         self.cgroup.remove()?;
         // Statistics add a cost to every program, also to those that are left.
         drop(self.statistics.take());
-        let deadline = Instant::now() + FREEING;
-        loop {
-            let mut now = Traces::now()?;
-            if self.is_shared {
-                // None of the tool's processes is left.
-                now = now.without(&HeldIds::by_all_but(&[])?, &self.before);
-            }
-            let is_last = Instant::now() >= deadline;
-            if is_last || !now.has_more_than(&self.before) {
-                self.figures.left_behind = now.left_since(&self.before)?;
-                break;
-            }
-            std::thread::sleep(PERIOD);
-        }
+        self.figures.left_behind = self.before.left_now(&self.tool.name, self.is_shared)?;
         (self.figures.output, self.figures.dropped_bytes) = self.output.into_pieces();
         Ok(self.figures)
     }

@@ -2,15 +2,25 @@
 //! A tool's objects in the kernel: programs, maps, links and probe events that did not exist
 //! before.
 
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::BTreeSet,
+    fs, io, thread,
+    time::{Duration, Instant},
+};
 
 use bpfassay_protocol::tool_job::{BpfObject, LeftBehind};
 
 use super::strangers::HeldIds;
 use crate::{
     bpf::{self, ObjectKind},
-    error::Result,
+    error::{Error, Result},
 };
+
+/// How long the kernel can take to free a tool's objects in the background.
+const FREEING: Duration = Duration::from_secs(5);
+
+/// How often to check.
+const PERIOD: Duration = Duration::from_millis(100);
 
 /// Files of tracefs that list probe events, one per line (Documentation/trace/kprobetrace.rst).
 const EVENTS: [&str; 2] = ["/sys/kernel/tracing/kprobe_events", "/sys/kernel/tracing/uprobe_events"];
@@ -84,9 +94,35 @@ impl Traces {
         has_new || self.links_since(before).is_some_and(|links| links > 0) || !self.events.is_subset(&before.events)
     }
 
+    /// Waits until the kernel has freed everything that is not in `self`, the objects before the
+    /// tool `name`, all of whose processes have ended. Returns what is left nevertheless.
+    ///
+    /// # Errors
+    /// The kernel does not let this process list objects, or describe those that are left.
+    pub(super) fn left_now(&self, name: &str, is_shared: bool) -> Result<LeftBehind> {
+        let deadline = Instant::now() + FREEING;
+        loop {
+            let is_last = Instant::now() >= deadline;
+            match Self::now() {
+                // A program of the tool that denies it is freed in the background, too.
+                Err(error) if is_denied(&error) && !is_last => {}
+                Err(error) => return Err(denied(error, &format!("after {name} ended"))),
+                Ok(mut now) => {
+                    if is_shared {
+                        now = now.without(&HeldIds::by_all_but(&[])?, self);
+                    }
+                    if is_last || !now.has_more_than(self) {
+                        return now.left_since(self);
+                    }
+                }
+            }
+            thread::sleep(PERIOD);
+        }
+    }
+
     /// Returns the names of the objects that are not in `before`. It opens these, so it is no way
     /// to wait until they are freed ([`crate::soundness`]).
-    pub(super) fn left_since(&self, before: &Self) -> Result<LeftBehind> {
+    fn left_since(&self, before: &Self) -> Result<LeftBehind> {
         let names = |objects: Vec<BpfObject>| objects.into_iter().map(|object| object.name).collect();
         Ok(LeftBehind {
             programs: names(bpf::objects(ObjectKind::Program, self.programs_since(before))?),
@@ -94,6 +130,23 @@ impl Traces {
             links: self.links_since(before),
             events: self.events.difference(&before.events).cloned().collect(),
         })
+    }
+}
+
+/// Whether this process is not allowed to do what failed.
+fn is_denied(error: &Error) -> bool {
+    matches!(error, Error::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// Adds to the `error` of a list of objects that the same call succeeded before a tool was started,
+/// if it is denied now. A program of the tool can deny bpf(2) to all processes.
+pub(super) fn denied(error: Error, when: &str) -> Error {
+    match error {
+        Error::System { action, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+            let action = format!("{action} {when}, which worked before that tool was started");
+            Error::System { action, source }
+        }
+        error => error,
     }
 }
 
@@ -105,6 +158,8 @@ pub(crate) fn name_of(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_protocol::with_causes;
+
     use super::*;
 
     fn traces(programs: &[u32], links: Option<&[u32]>, events: &[&str]) -> Traces {
@@ -114,6 +169,19 @@ mod tests {
             links: links.map(|links| links.iter().copied().collect()),
             events: events.iter().map(|&name| name.to_owned()).collect(),
         }
+    }
+
+    #[test]
+    fn a_call_that_a_tool_denies_names_the_tool() {
+        let failed = |errno| Error::system("list BPF objects")(io::Error::from_raw_os_error(errno));
+        let text = |errno| with_causes(&denied(failed(errno), "while lsm runs"));
+        assert_eq!(
+            text(libc::EPERM),
+            "cannot list BPF objects while lsm runs, which worked before that tool was started: Operation not \
+             permitted (os error 1)"
+        );
+        assert_eq!(text(libc::ENOMEM), "cannot list BPF objects: Cannot allocate memory (os error 12)");
+        assert!(is_denied(&failed(libc::EACCES)) && !is_denied(&failed(libc::EBADF)));
     }
 
     #[test]
