@@ -257,7 +257,7 @@ pub(crate) fn is_step_known(refusal: &Refusal) -> bool {
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let known = match started(refusal) {
         Start::Refused(known) => known,
-        Start::Ready | Start::Running { .. } | Start::NotReady { .. } => {
+        Start::Ready | Start::Running { .. } | Start::Unattached { .. } | Start::NotReady { .. } => {
             return format!("start: {}", shortened(&refusal.message));
         }
     };

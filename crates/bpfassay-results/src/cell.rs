@@ -123,7 +123,18 @@ impl CellResult {
     /// something shows it, or if the cell has no tool.
     #[must_use]
     pub fn not_seen_to_load(&self) -> Option<&str> {
-        self.tool_result.as_ref().filter(|_| matches!(self.attach, Attach::Attached { .. }))?.not_seen_to_load()
+        self.ready_tool()?.not_seen_to_load()
+    }
+
+    /// Names the programs of a loaded object that are not attached, since only a loader of their
+    /// own can do that; `None` if there are none, or if the cell has no tool.
+    #[must_use]
+    pub fn left_to_a_loader(&self) -> Option<&str> {
+        self.ready_tool()?.left_to_a_loader()
+    }
+
+    fn ready_tool(&self) -> Option<&ToolResult> {
+        self.tool_result.as_ref().filter(|_| matches!(self.attach, Attach::Attached { .. }))
     }
 
     /// Counts measured runs that lack a figure which the workload has to report. Selects the metric

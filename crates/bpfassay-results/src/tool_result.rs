@@ -2,7 +2,7 @@
 //! Results of a tool under test in a cell: findings, compared figures, programs in the kernel.
 
 use bpfassay_protocol::tool_job::BpfObject;
-use bpfassay_tool::finding::{Compared, FindingResult, FindingStatus, Kind, NotCompared};
+use bpfassay_tool::finding::{Compared, FindingResult, FindingStatus, Kind, NO_SIGN, NotCompared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +31,19 @@ impl ToolResult {
     /// Tells why nothing shows that the tool loaded; `None` if something shows whether it did.
     #[must_use]
     pub fn not_seen_to_load(&self) -> Option<&str> {
+        self.not_evaluated(Kind::DoesNotLoad)
+    }
+
+    /// Names the programs of a loaded tool that only a loader of their own can attach; `None` if
+    /// there are none.
+    #[must_use]
+    pub fn left_to_a_loader(&self) -> Option<&str> {
+        self.not_evaluated(Kind::DoesNotAttach).filter(|reason| *reason != NO_SIGN)
+    }
+
+    fn not_evaluated(&self, kind: Kind) -> Option<&str> {
         self.findings.iter().find_map(|finding| match &finding.status {
-            FindingStatus::NotEvaluated { reason } if finding.kind == Kind::DoesNotLoad => Some(&**reason),
+            FindingStatus::NotEvaluated { reason } if finding.kind == kind => Some(&**reason),
             _ => None,
         })
     }

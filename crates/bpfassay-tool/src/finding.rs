@@ -33,7 +33,7 @@ pub use self::{
     certainty::Certainty,
     evidence::{Detach, Evidence, KernelFacts, Start, ValueLimits},
     finding_figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
-    kind::{Kind, KindAdvice},
+    kind::{Kind, KindAdvice, NO_SIGN},
     process_identity::ProcessNames,
     status::FindingStatus,
     truth::{CallShare, Truth},

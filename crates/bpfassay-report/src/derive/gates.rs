@@ -149,6 +149,9 @@ fn attach(cell: &CellResult) -> Evaluated {
     if let Some(reason) = cell.not_seen_to_load() {
         return Evaluated::new(Verdict::Inconclusive, format!("not seen to load: {reason}"));
     }
+    if let Some(reason) = cell.left_to_a_loader() {
+        return Evaluated::new(Verdict::Inconclusive, format!("not all attached: {reason}"));
+    }
     match &cell.attach {
         Attach::Baseline => Evaluated::new(Verdict::Inconclusive, "nothing to attach"),
         Attach::Attached { in_spite_of: None, .. } => Evaluated::new(Verdict::Pass, "attached"),

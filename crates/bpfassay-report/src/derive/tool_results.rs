@@ -239,8 +239,15 @@ fn has_sign(tool: &UnderTest) -> bool {
 
 /// Determines the outcome of the start of a running tool. A started process, a line and an open
 /// port do not prove that programs are loaded, and loaded programs alone do not prove that they are
-/// attached. A link proves it, and so does any count.
+/// attached. A link proves it, and so does any count, unless the loader of a bare object says what
+/// it did not attach.
 fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -> Start {
+    if matches!(tool.file.source, Source::Object(_)) {
+        let programs = tool_object::unattached(seen);
+        if !programs.is_empty() {
+            return Start::Unattached { programs };
+        }
+    }
     let shows_all = match tool.file.ready {
         Ready::Line { .. } | Ready::Port(_) => true,
         Ready::Programs { .. } | Ready::Started => matches!(tool.file.source, Source::Object(_)),

@@ -28,9 +28,10 @@ fn outcome(cell: &CellResult, remarks: &mut Remarks) -> String {
         Attach::Baseline => "baseline".to_owned(),
         Attach::Attached { functions, in_spite_of } => {
             let displaced: Vec<&str> = functions.iter().map(String::as_str).filter(|name| name.contains('+')).collect();
-            let mut text = match cell.not_seen_to_load() {
-                Some(reason) => format!("started, not seen to load {}", remarks.mark(reason.to_owned())),
-                None => "attached".to_owned(),
+            let mut text = match (cell.not_seen_to_load(), cell.left_to_a_loader()) {
+                (Some(reason), _) => format!("started, not seen to load {}", remarks.mark(reason.to_owned())),
+                (None, Some(reason)) => format!("loaded, not all attached {}", remarks.mark(reason.to_owned())),
+                (None, None) => "attached".to_owned(),
             };
             match displaced.len() {
                 0 => {}

@@ -100,7 +100,9 @@ impl AttachState {
         let (mut attached, mut refused, mut as_expected, mut unsteady) = (false, false, false, false);
         for cell in cells {
             match &cell.attach {
-                Attach::Attached { .. } => attached |= cell.not_seen_to_load().is_none(),
+                Attach::Attached { .. } => {
+                    attached |= cell.not_seen_to_load().or(cell.left_to_a_loader()).is_none();
+                }
                 Attach::Refused { expected: true, .. } => as_expected = true,
                 Attach::Refused { .. } => refused = true,
                 Attach::Unsteady { .. } => unsteady = true,

@@ -323,7 +323,7 @@ mod tests {
                 assert!(kept.ends_with(message), "{kept}");
                 None
             }
-            Start::Ready | Start::Running { .. } => panic!("it did not become ready"),
+            Start::Ready | Start::Running { .. } | Start::Unattached { .. } => panic!("it did not become ready"),
         }
     }
 

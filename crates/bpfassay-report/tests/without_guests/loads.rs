@@ -8,7 +8,7 @@
 )]
 
 use bpfassay_protocol::{
-    loaded_object::{LoadedObject, ObjectLine, VerifiedProgram},
+    loaded_object::{LoadedObject, ObjectLine, UnattachedProgram, VerifiedProgram},
     tool_job::{BpfObject, OutputPiece, ProgramCode, Source, ToolFigures, VerifierStatistics},
 };
 use bpfassay_report::{
@@ -52,9 +52,16 @@ fn results(programs: &[BpfObject]) -> Results {
 /// Creates these results with a loader of bare objects that reports `log` from the verifier.
 fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStatistics)]) -> Results {
     let verified = log.iter().map(|&(id, log)| VerifiedProgram { id, log: Some(log) }).collect();
-    let loaded = ObjectLine::Loaded(LoadedObject { load_ns: 20_500_000, programs: verified });
-    let text = format!("{}\n", serde_json::to_string(&loaded).unwrap());
-    let line = OutputPiece { endpoint: 0, monotonic_ns: 1, source: Source::Output, text, reference: None };
+    let loaded = LoadedObject { load_ns: 20_500_000, programs: verified, unattached: Vec::new() };
+    results_of(study, programs, (!log.is_empty()).then_some(loaded))
+}
+
+/// Creates these results with a loader of bare objects that reports `loaded`.
+fn results_of(study: &Study, programs: &[BpfObject], loaded: Option<LoadedObject>) -> Results {
+    let line = loaded.map(|loaded| {
+        let text = format!("{}\n", serde_json::to_string(&ObjectLine::Loaded(loaded)).unwrap());
+        OutputPiece { endpoint: 0, monotonic_ns: 1, source: Source::Output, text, reference: None }
+    });
     let narrowing = Narrowing { kernels: vec!["6.1".to_owned(), "6.12".to_owned()], ..Narrowing::default() };
     let plan = bpfassay_study::expand(study, &narrowing, &bpfassay_study::Available::default()).unwrap();
     derive(&contents_of(plan, |block, run| {
@@ -67,7 +74,7 @@ fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStat
             ready_ns: 1_234_000_000,
             ended: "ended".to_owned(),
             stop_ns: Some(1),
-            output: if log.is_empty() { Vec::new() } else { vec![line.clone()] },
+            output: line.iter().cloned().collect(),
             ..ToolFigures::default()
         };
         figures.tool = Some(Box::new(seen));
@@ -101,6 +108,25 @@ fn a_line_of_a_tool_does_not_show_that_it_loaded() {
         assert_eq!((is_not_seen, is_yes), (true, false), "{start}");
         assert!(reason.unwrap().contains("neither the kernel nor any figure shows it"), "{start}");
     }
+}
+
+#[test]
+fn an_object_of_which_a_program_is_left_to_a_loader_is_not_called_attached() {
+    let mut study = bpfassay_study::load("load").unwrap();
+    let file = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nobject = { path = 'a.o' }\n";
+    study.test_tool(UnderTest::of(ToolFile::parse("t.toml", file).unwrap())).unwrap();
+    study.demand("attach = true").unwrap();
+    let unattached = vec![UnattachedProgram { program: "x".to_owned(), section: "xdp".to_owned() }];
+    let loaded = LoadedObject { load_ns: 1, programs: Vec::new(), unattached };
+    let results = results_of(&study, &[program(7, "x", None, 0)], Some(loaded));
+    let cell = results.cells.iter().find(|cell| cell.target.kernel == "6.12").unwrap();
+    assert_eq!(cell.left_to_a_loader(), Some("only a loader can attach `x` (section xdp)"));
+    let gate = results.gates.iter().find(|gate| gate.cell == cell.cell).unwrap();
+    assert_eq!(gate.verdict, Verdict::Inconclusive, "{}", gate.found);
+    let front = screen(&results, Screen { width: None, symbols: false });
+    assert!(front.contains(" yes [") && front.contains("loads, not all attached: only a loader"), "{front}");
+    let text = text(&results, Style::default());
+    assert!(text.contains("loaded, not all attached [") && !text.contains(" attached  "), "{text}");
 }
 
 #[test]

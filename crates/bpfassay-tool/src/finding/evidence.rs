@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::{checked_prototype::Checked, tracer_messages::Refusal};
+use bpfassay_protocol::{checked_prototype::Checked, loaded_object::UnattachedProgram, tracer_messages::Refusal};
 
 use super::truth::Truth;
 use crate::{file::Report, helper, readings::Readings};
@@ -53,6 +53,11 @@ pub enum Start {
         loaded: bool,
         /// Whether the kernel has a link of the tool, or the tool counted something.
         attached: bool,
+    },
+    /// The bare object is loaded, but bpfassay could not attach all of it.
+    Unattached {
+        /// The programs that only a loader of their own can attach.
+        programs: Vec<UnattachedProgram>,
     },
     /// The tool or the kernel refused. The step tells loading from attaching.
     Refused(Refusal),

@@ -27,6 +27,8 @@ mod unreadable;
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
+pub use does_not_load::NO_SIGN;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 

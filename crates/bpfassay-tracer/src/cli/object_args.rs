@@ -11,10 +11,11 @@ pub(crate) const NAME: &str = "object";
 /// The text of `object --help`.
 pub(crate) const HELP: &str = "\
 Loads an eBPF object, attaches its programs by the names of their sections, and serves maps of it over HTTP.
+Programs whose sections name no target (xdp, tc) stay unattached. No map is pinned.
 
 The first line of standard output lists what the programs read that the kernel's functions do not have. A `loaded` line has
-what loading took, and what the verifier's log has of each program: instructions, states, time. It accepts
-connections once everything is attached, answers `GET /map` with keys and values in hexadecimal, a line for each map, and
+what loading took, what the verifier's log has of each program (instructions, states, time), and what is not attached.
+It accepts connections after attaching, answers `GET /map` with keys and values in hexadecimal, a line for each map, and
 ends at SIGINT and SIGTERM.
 
 Usage: bpfassay-tracer object [OPTIONS] --port PORT FILE

@@ -388,6 +388,26 @@ fn a_tool_without_reports_is_evaluated_by_what_the_kernel_saw() {
     assert_eq!(found(&of_run(&silent, None, true, &run).0), [Kind::LeftBehind]);
 }
 
+/// An object with a program of a kprobe and one of XDP has a link.
+#[test]
+fn an_object_with_a_program_that_only_a_loader_can_attach_is_not_seen_to_attach() {
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nobject = { path = 'a.o' }\n";
+    let object = UnderTest::of(ToolFile::parse("t.toml", text).unwrap());
+    let status = |unattached: &str| {
+        let line = format!("{{\"type\":\"loaded\",\"load_ns\":7,\"programs\":[]{unattached}}}\n");
+        let mut run = figures(vec![OutputPiece { source: Source::Output, ..piece(900, &line, None) }]);
+        run.tool.as_mut().unwrap().links = Some(1);
+        let findings = of_run(&object, None, true, &run).0;
+        let of = |kind| findings.iter().find(|finding| finding.kind == kind).unwrap().status.clone();
+        [Kind::DoesNotLoad, Kind::DoesNotAttach, Kind::DoesNotStart].map(of)
+    };
+    assert_eq!(status(""), [FindingStatus::Clear, FindingStatus::Clear, FindingStatus::Clear]);
+    let reason = "only a loader can attach `x` (section xdp)".to_owned();
+    let left = FindingStatus::NotEvaluated { reason };
+    let unattached = ",\"unattached\":[{\"program\":\"x\",\"section\":\"xdp\"}]";
+    assert_eq!(status(unattached), [FindingStatus::Clear, left, FindingStatus::Clear]);
+}
+
 #[test]
 fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
     let excerpt = vec!["the guest was not as before after r7: /mnt/nfs is not mounted any more".to_owned()];

@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{
     checked_prototype::Checked,
-    loaded_object::ObjectLine,
+    loaded_object::{LoadedObject, ObjectLine, UnattachedProgram},
     tool_job::{Source, ToolFigures},
 };
 use bpfassay_results::Loaded;
@@ -23,12 +23,21 @@ pub(super) fn types(seen: &ToolFigures) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns how the kernel loaded the tool, with the loader's part of the verifier's log.
-pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
-    let reported = lines(seen).into_iter().find_map(|line| match line {
+fn reported(seen: &ToolFigures) -> Option<LoadedObject> {
+    lines(seen).into_iter().find_map(|line| match line {
         ObjectLine::Loaded(loaded) => Some(loaded),
         _ => None,
-    });
+    })
+}
+
+/// Returns the object's programs that only a loader of its own can attach.
+pub(super) fn unattached(seen: &ToolFigures) -> Vec<UnattachedProgram> {
+    reported(seen).map(|loaded| loaded.unattached).unwrap_or_default()
+}
+
+/// Returns how the kernel loaded the tool, with the loader's part of the verifier's log.
+pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
+    let reported = reported(seen);
     let mut programs = seen.programs.clone();
     for verified in reported.iter().flat_map(|loaded| &loaded.programs) {
         let of_program = programs.iter_mut().find(|program| program.id == verified.id);

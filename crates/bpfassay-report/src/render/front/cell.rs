@@ -91,7 +91,7 @@ impl<'a> CellTexts<'a> {
             None => String::new(),
         };
         let is_attached = cell.failures.is_empty()
-            && cell.not_seen_to_load().is_none()
+            && cell.not_seen_to_load().or(cell.left_to_a_loader()).is_none()
             && matches!(cell.attach, Attach::Attached { in_spite_of: None, .. });
         let counts = self.counts(cell, state);
         MatrixRow {
@@ -114,7 +114,10 @@ impl<'a> CellTexts<'a> {
         }
         let [yes, no] = if self.symbols { ["✔", "✘"] } else { ["yes", "no"] };
         match &cell.attach {
-            Attach::Attached { in_spite_of: None, .. } => yes.to_owned(),
+            Attach::Attached { in_spite_of: None, .. } => match cell.left_to_a_loader() {
+                Some(reason) => format!("{yes} {}", remarks.mark(format!("loads, not all attached: {reason}"))),
+                None => yes.to_owned(),
+            },
             Attach::Attached { in_spite_of: Some(expectation), .. } => {
                 let remark = format!("loads though errno {} was expected: {}", expectation.errno, expectation.reason);
                 format!("UNEXPECTED {}", remarks.mark(remark))

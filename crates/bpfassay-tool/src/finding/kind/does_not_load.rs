@@ -26,14 +26,16 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
         Some(Start::Refused(refusal)) if refusal.step != Step::Attach => {
             FindingStatus::from_evidence(Certainty::Reported, lines_of(refusal))
         }
-        Some(Start::Ready | Start::Refused(_) | Start::Running { loaded: true, .. }) => FindingStatus::Clear,
+        Some(Start::Ready | Start::Refused(_) | Start::Running { loaded: true, .. } | Start::Unattached { .. }) => {
+            FindingStatus::Clear
+        }
         Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
         Some(Start::NotReady { message }) => FindingStatus::not_evaluated(step_unknown(message)),
     }
 }
 
 /// Reason for not evaluating the start of a running tool that says nothing of loading or attaching.
-pub(super) const NO_SIGN: &str = "neither the kernel nor any figure shows it";
+pub const NO_SIGN: &str = "neither the kernel nor any figure shows it";
 
 /// Reason for not evaluating loading or attaching if a tool never became ready. `message` is what
 /// was observed.

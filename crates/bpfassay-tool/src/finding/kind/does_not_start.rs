@@ -25,7 +25,9 @@ pub(super) const FINDING: Definition = Definition {
 fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     match known.evidence.start {
         None => FindingStatus::not_evaluated("its start was not observed"),
-        Some(Start::Ready | Start::Refused(_) | Start::Running { loaded: true, .. }) => FindingStatus::Clear,
+        Some(Start::Ready | Start::Refused(_) | Start::Running { loaded: true, .. } | Start::Unattached { .. }) => {
+            FindingStatus::Clear
+        }
         Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
         Some(Start::NotReady { message }) => {
             let mut lines = vec![Certainty::Bounded.line(format!("it never became ready: {message}"))];

@@ -23,7 +23,10 @@ pub(super) const FINDING: Definition = Definition {
 
 fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let Some(checked) = known.evidence.prototypes else { return FindingStatus::not_evaluated(NOT_COMPARED) };
-    let is_loaded = matches!(known.evidence.start, Some(Start::Ready | Start::Running { loaded: true, .. }));
+    let is_loaded = matches!(
+        known.evidence.start,
+        Some(Start::Ready | Start::Running { loaded: true, .. } | Start::Unattached { .. })
+    );
     let is_real = |one: &Checked, line: &str| !(is_loaded && would_be_refused(one, line));
     let of_one = |one: &Checked| {
         let program = flags::shown(one);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A missing source clears no finding: tests every kind with every source, and partial answers.
 
-use bpfassay_protocol::checked_prototype::Checked;
+use bpfassay_protocol::{checked_prototype::Checked, loaded_object::UnattachedProgram};
 
 use super::*;
 use crate::finding::finding_source::{KindSources, Source};
@@ -223,6 +223,12 @@ fn a_tool_that_shows_no_sign_may_have_failed_to_load() {
     of(true, true, &[]);
     of(true, false, &[Kind::DoesNotAttach]);
     of(false, false, &[Kind::DoesNotLoad, Kind::DoesNotAttach, Kind::DoesNotStart]);
+    let programs = vec![UnattachedProgram { program: "x".to_owned(), section: "xdp".to_owned() }];
+    Whole { start: Some(Start::Unattached { programs }), ..Whole::new() }.assert(
+        "only a loader can attach `x` (section xdp)",
+        &[Kind::DoesNotAttach],
+        &[],
+    );
 }
 
 /// Missing data does not hide a finding.

@@ -61,11 +61,15 @@ pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
 
 /// Returns the line of libbpf that states what failed: the first of the last lines about one
 /// program or map, or the first line if no line names one. Lines that describe how libbpf continues
-/// do not count.
+/// do not count. That of a skeleton contains no more than the error, so it counts if it is alone.
 fn cause<'a>(library: &[&'a str]) -> Option<&'a str> {
     let named = |line: &'a str| name_of("prog", line).or_else(|| name_of("map", line));
     let goes_on = |line: &str| ["Retrying", "ignoring", "skipping"].iter().any(|word| line.contains(word));
-    let stated: Vec<&str> = library.iter().copied().filter(|line| !goes_on(line)).collect();
+    let (of_skeleton, mut stated): (Vec<&str>, Vec<&str>) =
+        library.iter().filter(|line| !goes_on(line)).partition(|line| line.contains("': failed to auto-attach: "));
+    if stated.is_empty() {
+        stated = of_skeleton;
+    }
     let Some(last) = stated.iter().rposition(|line| named(line).is_some()) else {
         return stated.first().copied();
     };
@@ -173,6 +177,15 @@ libbpf: prog 'second': failed to load: -EACCES
         let printed = format!("libbpf: failed to find valid kernel BTF\n{warning}");
         let of_no_program = refusal(failure(Step::Load, None, libc::ESRCH), &printed);
         assert_eq!((of_no_program.program, &*of_no_program.message), (None, "failed to find valid kernel BTF"));
+    }
+
+    #[test]
+    fn the_line_of_a_skeleton_is_the_reason_only_if_it_is_alone() {
+        let of_skeleton = "libbpf: prog 'on_sub': failed to auto-attach: -ENOENT\n";
+        let of = |printed: &str| refusal(failure(Step::Attach, Some("on_sub"), libc::ENOENT), printed).message;
+        assert_eq!(of(of_skeleton), "prog 'on_sub': failed to auto-attach: -ENOENT");
+        let of_symbol = "libbpf: elf: failed to find symbol 'sub' in '/proc/self/exe'\n";
+        assert_eq!(of(&format!("{of_symbol}{of_skeleton}")), "elf: failed to find symbol 'sub' in '/proc/self/exe'");
     }
 
     #[test]
