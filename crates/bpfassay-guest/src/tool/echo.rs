@@ -4,7 +4,7 @@
 //! pauses, and under the instruction clock no phase ends.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     time::{Duration, Instant},
 };
@@ -58,8 +58,12 @@ impl RunningTool {
         let own: Vec<String> = self.processes()?.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
         let comm =
             |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned());
-        let names = own.iter().map(String::as_str).chain(["self"]).filter_map(comm).collect::<BTreeSet<_>>();
-        let names = names.into_iter().chain(own).collect();
+        let names = own.iter().map(String::as_str).chain(["self"]).filter_map(comm).map(|name| (name.clone(), name));
+        let ids = own.iter().map(|id| {
+            let shown = comm(id).map_or_else(|| format!("process {id}"), |name| format!("process {id} ({name})"));
+            (id.clone(), shown)
+        });
+        let names = names.chain(ids).collect();
         let output = self.output.tail();
         match of(&output, &names) {
             Some(problem) => Err(Error::Program { program: self.tool.name.clone(), problem, output }),
@@ -69,18 +73,19 @@ impl RunningTool {
 }
 
 /// Describes the last lines as a predicate, if at least half of them contain one of `names` as a
-/// word: names of the tool's processes and of the agent.
-fn of(last_output: &str, names: &BTreeSet<String>) -> Option<String> {
+/// word: names and ids of the tool's processes, and the name of the agent, each with the text that
+/// stands for it.
+fn of(last_output: &str, names: &BTreeMap<String, String>) -> Option<String> {
     // The first line may be cut, and the last one has not ended.
     let (whole, _) = last_output.rsplit_once('\n')?;
     let lines: Vec<&str> = whole.split('\n').skip(1).collect();
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
-    let name_of = |line: &&str| line.split(|c| !is_part(c)).find(|word| names.contains(*word)).map(str::to_owned);
-    let found: Vec<String> = lines.iter().filter_map(name_of).collect();
+    let name_of = |line: &&str| line.split(|c| !is_part(c)).find_map(|word| names.get(word));
+    let found: Vec<&String> = lines.iter().filter_map(name_of).collect();
     if lines.len() < LEAST || found.len() * 2 < lines.len() {
         return None;
     }
-    let named: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    let named: BTreeSet<&str> = found.iter().map(|name| name.as_str()).collect();
     let named = named.into_iter().collect::<Vec<_>>().join(", ");
     let (count, all) = (found.len(), lines.len());
     Some(format!(
@@ -93,15 +98,17 @@ fn of(last_output: &str, names: &BTreeSet<String>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn names() -> BTreeSet<String> {
-        ["87", "opensnoop-libbp", "init"].map(str::to_owned).into()
+    fn names() -> BTreeMap<String, String> {
+        [("87", "process 87 (opensnoop-libbp)"), ("opensnoop-libbp", "opensnoop-libbp"), ("init", "init")]
+            .map(|(word, shown)| (word.to_owned(), shown.to_owned()))
+            .into()
     }
 
     #[test]
     fn lines_about_the_tool_or_the_agent_are_recognised() {
         let line = "87     opensnoop-libbp  -1   2 /etc/localtime\n";
         let said = of(&format!("cut {}8", line.repeat(12)), &names()).unwrap();
-        assert!(said.contains("11 of its last 11 lines name 87,"), "{said}");
+        assert!(said.contains("11 of its last 11 lines name process 87 (opensnoop-libbp),"), "{said}");
         let json = "{\"comm\":\"init\",\"pid\":1}\n".repeat(20);
         assert!(of(&json, &names()).unwrap().contains("19 of its last 19 lines name init,"));
         let both = format!("{}{}", line.repeat(6), "12 ior 3 0 /mnt\n".repeat(5));
