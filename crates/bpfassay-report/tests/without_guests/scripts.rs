@@ -267,6 +267,38 @@ fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
     assert_eq!(of("riscv64 6.12")["findings"][0]["kind"], "left-behind");
 }
 
+#[test]
+fn two_versions_of_a_package_differ_by_what_their_cells_differ_by() {
+    if !is_testable() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let cell = |state: &str, verified: u64| {
+        json!({ "target": "x86_64 6.12", "state": state, "reason": "no `x`", "programs": 2,
+            "verified_instructions": verified, "jited_bytes": 90, "findings": [] })
+    };
+    let atlas = |version: &str, cells: [(&str, &str, u64); 4]| {
+        let tools = cells.map(|(name, state, verified)| json!({ "name": name, "cells": [cell(state, verified)] }));
+        json!({ "packages": { "libbpf-tools": version }, "tools": tools })
+    };
+    let (alike, same) = ("does not load", 7);
+    let base = atlas("1", [("a", "loads", 5), ("b", alike, 5), ("c", "loads", same), ("d", "not measured", 5)]);
+    let new = atlas("2", [("a", "loads", 9), ("b", "loads", 5), ("c", "loads", same), ("e", "loads", 5)]);
+    let mut jq = Command::new("jq");
+    jq.args(["-rn", "-f"]).arg(Path::new(CI).join("versions.jq"));
+    for (name, value) in [("base", base), ("new", new)] {
+        let path = directory.path().join(name);
+        fs::write(&path, value.to_string()).unwrap();
+        jq.arg("--slurpfile").arg(name).arg(path);
+    }
+    let output = jq.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = String::from_utf8(output.stdout).unwrap();
+    let sentences: Vec<&str> = page.lines().filter(|line| line.starts_with("- ")).collect();
+    assert_eq!(sentences, ["- `b` does not load in 1 (no 'x'), and loads in 2.", "- `a`: 5 → 9 verified instructions."]);
+    assert!(page.contains("checked the 3 programs") && page.contains("\n1 other tool has"), "{page}");
+}
+
 /// Every sentence of the pages follows from atlas.json.
 #[test]
 fn the_pages_of_the_atlas_are_those_of_its_data() {
