@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The contents of results/atlas/atlas.json, from the results.json of all groups (jq --slurp).
+# The contents of results/atlas/atlas.json, from the results.json of all groups (jq --slurp). The
+# last result of a cell counts.
 include "results";
 
 # What a guest lacks, if that is why the tool did not become ready; else nothing.
@@ -75,5 +76,5 @@ map(known) as $runs
       | {name: .tool, cell: (($cell | cell) + {findings: [(.tool_result.findings // [])[]
           | select(.status == "found" and (.kind | IN("does-not-load", "does-not-attach", "does-not-start") | not))
           | {kind, evidence: (.evidence[0] | line)}]})}]
-      | group_by(.name) | map({name: .[0].name, package: $package[.[0].name], cells: (map(.cell) | sort_by(.target))}))
+      | group_by(.name) | map({name: .[0].name, package: $package[.[0].name], cells: (map(.cell) | group_by(.target) | map(last))}))
   }
