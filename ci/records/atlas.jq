@@ -20,10 +20,11 @@ def lacking:
     "the guest has no /etc/ld.so.cache, in which bcc looks for libraries"
   else empty end;
 
-# The line that tells why, of what the agent saw. Python prints it last.
+# The line that tells why, of what the agent saw: of a compiler, or the last one of Python.
 def reason:
   (split("its last output: ") | last | split("\n")) as $lines
-  | ([$lines[] | select(test("^\\w*(Exception|Error): "))] | last)
+  | [$lines[] | select(test("^/virtual/\\S+: error: "))][0]
+    // ([$lines[] | select(test("^\\w*(Exception|Error): "))] | last)
     // [$lines[] | select(test("fail|error|cannot|no such|not found|not supported|invalid|unknown"; "i"))][0]
     // $lines[-1]
   | sub("^libbpf: "; "") | .[:200];

@@ -2,8 +2,8 @@
 //! Files of the kernel that tools read in a guest.
 //!
 //! - `/boot/config-RELEASE`, which libbpf reads for `__kconfig` variables.
-//! - The headers, for tools that compile in the guest, as tools of bcc do. They are where the packages
-//!   put them, and `/lib/modules/RELEASE/build` and `source` lead to them.
+//! - The headers, for tools that compile in the guest, as tools of bcc do. They are where the
+//!   packages put them, and `/lib/modules/RELEASE/build` and `source` lead to them.
 
 use std::path::Path;
 
@@ -31,8 +31,8 @@ const MODULE_TREES: &str = "usr/lib/modules";
 /// Links of a module tree to the headers.
 const LINKS: [&str; 2] = ["build", "source"];
 
-/// Creates a segment with the configuration of the kernel. Returns `None` if the configuration is not
-/// known.
+/// Creates a segment with the configuration of the kernel. Returns `None` if the configuration is
+/// not known.
 ///
 /// # Errors
 /// The errors of reading the file and of the cache.
@@ -90,8 +90,7 @@ fn headers_in(unpacked: &Path, release: &str) -> Result<Archive> {
     initramfs_tree::add_directory(&mut all, unpacked, "")?;
     let mut archive = Archive::default();
     for (path, node) in all.entries() {
-        let tree = Path::new(path).parent().filter(|parent| parent.ends_with(Path::new("modules").join(release)));
-        let link = LINKS.iter().find(|&&link| tree.is_some() && Path::new(path).ends_with(link));
+        let link = LINKS.iter().find(|&&link| Path::new(path).ends_with(format!("modules/{release}/{link}")));
         match (node, link) {
             (NewcNode::Symlink { .. }, Some(link)) => {
                 archive.add(&format!("{MODULE_TREES}/{release}/{link}"), node.clone())?;

@@ -295,7 +295,10 @@ fn two_versions_of_a_package_differ_by_what_their_cells_differ_by() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let page = String::from_utf8(output.stdout).unwrap();
     let sentences: Vec<&str> = page.lines().filter(|line| line.starts_with("- ")).collect();
-    assert_eq!(sentences, ["- `b` does not load in 1 (no 'x'), and loads in 2.", "- `a`: 5 → 9 verified instructions."]);
+    assert_eq!(
+        sentences,
+        ["- `b` does not load in 1 (no 'x'), and loads in 2.", "- `a`: 5 → 9 verified instructions."]
+    );
     assert!(page.contains("checked the 3 programs") && page.contains("\n1 other tool has"), "{page}");
 }
 
