@@ -168,8 +168,8 @@ pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
 /// Checks that guests from `sources` can have what `tools` require of the kernel.
 ///
 /// # Errors
-/// [`Error::Tool`] for modules or headers if the guests exist already, and for headers if the kernel
-/// is the user's.
+/// [`Error::Tool`] for modules or headers if the guests exist already, and for headers if the
+/// kernel is the user's.
 pub fn check_kernel(tools: &[Supply<'_>], sources: &Sources) -> Result<()> {
     // A run that goes on has guests that were built for its tools.
     let is_finished = sources.recorded.is_none() && sources.are_made();

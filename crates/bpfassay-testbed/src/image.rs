@@ -120,8 +120,8 @@ pub fn modules_segment(cache: &Cache, kernel: &BootableKernel, of_tools: &BTreeS
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
 }
 
-/// Describes a guest with `kernel` for the manifest, with the modules `of_tools`. The guest has only
-/// the segments of the kernel until [`with_shared`] adds the others.
+/// Describes a guest with `kernel` for the manifest, with the modules `of_tools`. The guest has
+/// only the segments of the kernel until [`with_shared`] adds the others.
 ///
 /// # Errors
 /// The errors of [`modules_segment`] and [`pvh::boot_image`]: the kernel is damaged, a file cannot

@@ -56,7 +56,8 @@ const SERVER: &str = "nfsd";
 const CLIENT_V3: &str = "nfsv3";
 const CLIENT_V4: &str = "nfsv4";
 
-/// Returns the names of all modules to look for in a kernel: those of guests, then those `of_tools`.
+/// Returns the names of all modules to look for in a kernel: the modules of guests, then
+/// `of_tools`.
 pub(crate) fn wanted(of_tools: &BTreeSet<String>) -> impl Iterator<Item = &str> {
     let of_guests = CONSOLE.into_iter().chain([SERVER, CLIENT_V3, CLIENT_V4, NETWORK]).chain(EXTRA);
     of_guests.chain(of_tools.iter().map(String::as_str))
@@ -238,8 +239,8 @@ impl ModuleSet {
         Self { monolithic: true, ..Self::default() }
     }
 
-    /// Reads the modules that guests can need, and those `of_tools`, from the tree at `tree`. Returns
-    /// them with an archive that puts them into [`layout::MODULES`].
+    /// Reads the modules that guests can need, and `of_tools`, from the tree at `tree`. Returns them
+    /// with an archive that puts them into [`layout::MODULES`].
     ///
     /// # Errors
     /// [`ModulesError`] if the tree cannot be read or is incomplete. Wanted modules that do not
@@ -421,8 +422,8 @@ impl ModuleReader<'_> {
         Ok(true)
     }
 
-    /// Returns the module that `name` in a softdep means. It can be a crypto algorithm, whose generic
-    /// implementation is `NAME_generic` (`crc32c_generic` has the alias `crc32c`).
+    /// Returns the module that `name` in a softdep means. The name can be that of a crypto
+    /// algorithm, whose generic implementation is `NAME_generic` (`crc32c_generic` has the alias `crc32c`).
     fn implementation(&self, name: String) -> String {
         let generic = format!("{name}_generic");
         let is_algorithm = !self.found.files.contains_key(&name) && self.found.files.contains_key(&generic);

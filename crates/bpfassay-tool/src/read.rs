@@ -158,11 +158,16 @@ fn entries<'d, 'i, T>(
     field: &Field<'d, 'i>,
     read: impl Fn(&Field<'d, 'i>) -> Result<T, Reported>,
 ) -> Result<Vec<T>, Reported> {
-    let length = field.list()?.len();
-    if length > MAX_ENTRIES {
-        return Err(field.error(format!("the list has {length} entries, and may have {MAX_ENTRIES}")));
-    }
+    check_length(field, field.list()?.len())?;
     field.each(read)
+}
+
+/// Checks that a list has at most [`MAX_ENTRIES`] elements.
+fn check_length(field: &Field<'_, '_>, length: usize) -> Result<(), Reported> {
+    match length {
+        0..=MAX_ENTRIES => Ok(()),
+        _ => Err(field.error(format!("the list has {length} entries, and may have {MAX_ENTRIES}"))),
+    }
 }
 
 /// Keys of the sources of tools.
@@ -179,9 +184,7 @@ fn files(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
             _ => Ok(path),
         }
     })?;
-    if files.len() > MAX_ENTRIES {
-        return Err(field.error(format!("the list has {} entries, and may have {MAX_ENTRIES}", files.len())));
-    }
+    check_length(field, files.len())?;
     let is_below =
         |path: &String, other: &String| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/'));
     match files.iter().find(|path| files.iter().any(|other| is_below(path, other))) {

@@ -264,8 +264,8 @@ fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -
 /// `BPF_MAP_TYPE_LRU_HASH` and `BPF_MAP_TYPE_LRU_PERCPU_HASH` of include/uapi/linux/bpf.h.
 const EVICTING: [u32; 2] = [9, 10];
 
-/// The series whose kernels derive the memory of a map from the sizes of keys and values alone, first
-/// and end: from commit 80ee81e0403c (`bpf_map_memory_footprint`) until commit 90a5527d7686
+/// The series whose kernels derive the memory of a map from the sizes of keys and values alone,
+/// first and end: from commit 80ee81e0403c (`bpf_map_memory_footprint`) until commit 90a5527d7686
 /// (`map_mem_usage`). The buckets and headers of a hash map can need more than the keys and values.
 const MAPS_UNDERSTATED: [(u32, u32); 2] = [(5, 11), (6, 4)];
 

@@ -56,6 +56,11 @@ fn tree(modules: &[(&str, &str)], builtin: &[&str]) -> tempfile::TempDir {
     directory
 }
 
+/// Reads an installed tree for guests without tools, and keeps the signatures.
+fn read(tree: &Path) -> Result<(ModuleSet, Archive), ModulesError> {
+    ModuleSet::read(tree, ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new())
+}
+
 /// A kernel shaped like Debian's 6.1.
 const USUAL: [(&str, &str); 15] = [
     ("kernel/drivers/virtio/virtio.ko", "name=virtio;depends=;"),
@@ -89,8 +94,7 @@ fn names(order: &[String]) -> Vec<&str> {
 #[test]
 fn dependencies_come_first_and_each_module_once() {
     let tree = tree(&USUAL, &["kernel/net/dns_resolver/dns-resolver.ko"]);
-    let (set, archive) =
-        ModuleSet::read(tree.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    let (set, archive) = read(tree.path()).unwrap();
     let order = set.load_order(&nfs(NfsVersion::V42), false).unwrap();
     assert_eq!(
         names(&order),
@@ -117,7 +121,7 @@ fn dependencies_come_first_and_each_module_once() {
     assert_eq!(names(&set.load_order(&nfs(NfsVersion::V42), true).unwrap())[12..], ["failover", "virtio_net"]);
 }
 
-/// As btrfs in Debian's 6.12: its checksum is a crypto algorithm, named by a softdep.
+/// In Debian's 6.12 a softdep of libcrc32c names a crypto algorithm.
 #[test]
 fn modules_of_tools_come_last_and_what_a_kernel_lacks_is_left_out() {
     let mut modules = USUAL.to_vec();
@@ -135,8 +139,7 @@ fn modules_of_tools_come_last_and_what_a_kernel_lacks_is_left_out() {
     assert!(set.absent.contains("bcachefs"));
     let text = serde_json::to_string(&set).unwrap();
     assert_eq!(serde_json::from_str::<ModuleSet>(&text).unwrap(), set);
-    let (without, _) =
-        ModuleSet::read(tree.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    let (without, _) = read(tree.path()).unwrap();
     assert_eq!(names(&without.load_order(&nfs(NfsVersion::V42), false).unwrap()).len(), 12);
     assert!(!serde_json::to_string(&without).unwrap().contains("of_tools"));
 }
@@ -147,7 +150,7 @@ fn built_in_modules_are_neither_inserted_nor_missing() {
     let mut modules = USUAL[5..].to_vec();
     modules.retain(|(file, _)| !file.ends_with("nfsv4.ko") && !file.ends_with("layouts.ko"));
     let tree = tree(&modules, &builtin);
-    let (set, _) = ModuleSet::read(tree.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    let (set, _) = read(tree.path()).unwrap();
     assert_eq!(set.builtin, BTreeSet::from(["virtio_pci".into(), "virtio_console".into()]));
     assert!(set.load_order(&FileSystem::Tmpfs { size_mib: 1 }, false).unwrap().is_empty());
     set.load_order(&nfs(NfsVersion::V3), false).unwrap();
@@ -167,7 +170,7 @@ fn built_in_modules_are_neither_inserted_nor_missing() {
 #[test]
 fn a_missing_dependency_names_both_sides() {
     let tree = tree(&USUAL, &[]);
-    match ModuleSet::read(tree.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap_err() {
+    match read(tree.path()).unwrap_err() {
         ModulesError::MissingDependency { module, dependency } => {
             assert_eq!((module.as_str(), dependency.as_str()), ("nfsv4", "dns_resolver"));
         }
@@ -178,22 +181,16 @@ fn a_missing_dependency_names_both_sides() {
 #[test]
 fn circles_and_endless_chains_are_errors() {
     let circle = tree(&[("kernel/nfsd.ko", "depends=a;"), ("kernel/a.ko", "depends=nfsd;")], &[]);
-    assert!(matches!(
-        ModuleSet::read(circle.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()),
-        Err(ModulesError::Circle { .. })
-    ));
+    assert!(matches!(read(circle.path()), Err(ModulesError::Circle { .. })));
     let chain: Vec<(String, String)> = (0..100)
         .map(|n| {
             (if n == 0 { "kernel/nfsd.ko".into() } else { format!("kernel/m{n}.ko") }, format!("depends=m{};", n + 1))
         })
         .collect();
     let chain: Vec<(&str, &str)> = chain.iter().map(|(file, info)| (file.as_str(), info.as_str())).collect();
-    assert!(matches!(
-        ModuleSet::read(tree(&chain, &[]).path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()),
-        Err(ModulesError::Circle { .. })
-    ));
+    assert!(matches!(read(tree(&chain, &[]).path()), Err(ModulesError::Circle { .. })));
     let soft = tree(&[("kernel/nfsd.ko", "softdep=pre: a;"), ("kernel/a.ko", "softdep=pre: nfsd;")], &[]);
-    let (set, _) = ModuleSet::read(soft.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    let (set, _) = read(soft.path()).unwrap();
     assert_eq!(names(&set.load_order_of(&["nfsd"])), ["a", "nfsd"]);
 }
 
@@ -208,8 +205,7 @@ fn who_is_wanted_before_a_module_that_it_needs_follows_it() {
         ("kernel/kpp.ko", "depends=crypto_algapi;"),
     ];
     let directory = tree(&modules, &[]);
-    let (set, _) =
-        ModuleSet::read(directory.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    let (set, _) = read(directory.path()).unwrap();
     assert_eq!(names(&set.load_order_of(&["nfsd"])), ["crypto_algapi", "kpp", "cryptomgr", "sha256", "nfsd"]);
     // The dependency is indirect: `c` follows `a`, which it needs, not `b`, which wants it.
     let modules = [
@@ -219,8 +215,7 @@ fn who_is_wanted_before_a_module_that_it_needs_follows_it() {
         ("kernel/c.ko", "depends=a;"),
     ];
     let directory = tree(&modules, &[]);
-    let (set, _) =
-        ModuleSet::read(directory.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    let (set, _) = read(directory.path()).unwrap();
     assert_eq!(names(&set.load_order_of(&["nfsd"])), ["b", "a", "c", "nfsd"]);
 }
 
@@ -231,8 +226,7 @@ fn updates_win_and_links_are_not_followed() {
         &[],
     );
     symlink("/", directory.path().join("kernel/build")).unwrap();
-    let (set, _) =
-        ModuleSet::read(directory.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    let (set, _) = read(directory.path()).unwrap();
     assert_eq!(names(&set.load_order_of(&["nfsd"])), ["sunrpc", "nfsd"]);
 }
 
@@ -244,7 +238,7 @@ fn a_module_in_a_form_that_is_not_read_is_named() {
         let file = tree.path().join("kernel/fs/nfsd.ko");
         fs::remove_file(&file).unwrap();
         replace(&file);
-        let read = ModuleSet::read(tree.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new());
+        let read = read(tree.path());
         read.map(drop).unwrap_err().to_string()
     };
     let bzip2 = refused(&|file| fs::write(file.with_extension("ko.bz2"), "x").unwrap());
@@ -256,45 +250,27 @@ fn a_module_in_a_form_that_is_not_read_is_named() {
     // A form that cannot be read does not matter for a module that no guest needs.
     let tree = tree(&[("kernel/fs/nfsd.ko", "")], &[]);
     fs::write(tree.path().join("kernel/fs/other.ko.bz2"), "x").unwrap();
-    ModuleSet::read(tree.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    read(tree.path()).unwrap();
 }
 
 #[test]
 fn trees_that_are_none_are_refused_with_what_is_missing() {
     let empty = tempfile::tempdir().unwrap();
-    assert!(matches!(
-        ModuleSet::read(empty.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()),
-        Err(ModulesError::Read { .. })
-    ));
+    assert!(matches!(read(empty.path()), Err(ModulesError::Read { .. })));
     fs::create_dir(empty.path().join("kernel")).unwrap();
-    assert!(matches!(
-        ModuleSet::read(empty.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()),
-        Err(ModulesError::NoBuiltin { .. })
-    ));
+    assert!(matches!(read(empty.path()), Err(ModulesError::NoBuiltin { .. })));
     fs::write(empty.path().join("modules.builtin"), "").unwrap();
-    ModuleSet::read(empty.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()).unwrap();
+    read(empty.path()).unwrap();
     fs::write(empty.path().join("kernel/nfsd.ko"), "no ELF").unwrap();
-    assert!(matches!(
-        ModuleSet::read(empty.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()),
-        Err(ModulesError::ModInfo { .. })
-    ));
+    assert!(matches!(read(empty.path()), Err(ModulesError::ModInfo { .. })));
     fs::rename(empty.path().join("kernel/nfsd.ko"), empty.path().join("kernel/nfsd.ko.xz")).unwrap();
     fs::write(empty.path().join("kernel/nfsd.ko.xz"), b"\xfd7zXZ\0damaged").unwrap();
-    assert!(matches!(
-        ModuleSet::read(empty.path(), ModuleLayout::Installed, Signatures::Kept, &BTreeSet::new()),
-        Err(ModulesError::Decompress { .. })
-    ));
+    assert!(matches!(read(empty.path()), Err(ModulesError::Decompress { .. })));
 }
 
 #[test]
 fn a_set_survives_the_cache() {
-    let (set, _) = ModuleSet::read(
-        tree(&USUAL, &["x/dns-resolver.ko"]).path(),
-        ModuleLayout::Installed,
-        Signatures::Kept,
-        &BTreeSet::new(),
-    )
-    .unwrap();
+    let (set, _) = read(tree(&USUAL, &["x/dns-resolver.ko"]).path()).unwrap();
     let text = serde_json::to_string(&set).unwrap();
     assert_eq!(serde_json::from_str::<ModuleSet>(&text).unwrap(), set);
 }

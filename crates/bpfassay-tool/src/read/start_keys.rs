@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_input::document::{Field, Reported, Section};
 
-use super::{HOUR_MS, MAX_ENTRIES, arguments, is_word, one_of, pattern, places::argument};
+use super::{HOUR_MS, MAX_ENTRIES, arguments, check_length, is_word, one_of, pattern, places::argument};
 use crate::{Ready, file::KernelNeeds, service::MissingService};
 
 /// Default deadline until a tool is ready, in milliseconds.
@@ -104,9 +104,7 @@ fn modules(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
         let name = module.text()?.replace('-', "_");
         if is_word(&name) { Ok(name) } else { Err(module.error("give the name of a kernel module, such as \"xfs\"")) }
     })?;
-    if modules.len() > MAX_ENTRIES {
-        return Err(field.error(format!("the list has {} entries, and may have {MAX_ENTRIES}", modules.len())));
-    }
+    check_length(field, modules.len())?;
     Ok(modules)
 }
 

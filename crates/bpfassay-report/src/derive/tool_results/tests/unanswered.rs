@@ -94,7 +94,7 @@ proptest! {
     }
 }
 
-/// The kernels of these series report the keys and values of maps, and nothing that maps need besides.
+/// The kernels of these series report only the keys and values of maps.
 #[test]
 fn a_kernel_that_understates_maps_clears_no_memory() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
