@@ -8,6 +8,7 @@
 
 mod beside;
 pub(crate) mod closure;
+mod library_cache;
 mod packages;
 mod start;
 
@@ -42,7 +43,7 @@ use crate::{
 };
 
 /// Change this version when the same inputs give other segments than before.
-const KEY_VERSION: &str = "2";
+const KEY_VERSION: &str = "3";
 
 /// The package that provides `/bin/sh`. Packages use essential ones without depending on them
 /// (Debian policy, 3.5). Guests get only this essential package without asking for it.
@@ -127,6 +128,7 @@ fn segment_with(
                 unpack::unpack(&package.path, &tree, &LEFT_OUT, &what)?;
             }
             lay_out(&tree, &mut own)?;
+            library_cache::add(&mut own, arch)?;
             check_packages(started, &own)?;
             unpacked = Some(scratch);
         }
