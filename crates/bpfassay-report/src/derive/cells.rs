@@ -258,8 +258,10 @@ fn derive_metric(
     };
     let controls: Vec<&RunResult> =
         baseline.unwrap_or_default().iter().copied().filter(|run| run.record.control).collect();
+    let workload = context.plan.study.workload(&cell.case);
+    let has_calls = metric.operation.is_some() || workload.is_some_and(|kind| kind.operations().is_some());
     let direct = match &base {
-        Some(base) if !cell.is_baseline() && metric.operation.is_some() => {
+        Some(base) if !cell.is_baseline() && has_calls => {
             context.counts.direct(base, runs, name, context.plan.study.model.as_ref())
         }
         _ => None,

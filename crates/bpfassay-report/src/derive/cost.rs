@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Operation,
-    message::{Interval, RunFigures},
+    message::{Interval, RunFigures, WorkloadPhase},
+    operation::Totals,
 };
 use bpfassay_stats::{StatsError, difference::mean_difference};
 use bpfassay_study::Clock;
@@ -20,9 +21,14 @@ use bpfassay_results::{Basis, Cost, Figure, RunResult, Work};
 
 const MIB: f64 = 1_048_576.0;
 
-/// Sums the work of the phases named `name`, whose data `operation` moves, in a guest of `cpus`
-/// CPUs: calls, bytes and time. Not measured if no phase has barriers.
-pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation, cpus: u32) -> Figure<Work> {
+/// Sums the work of the phases named `name` in a guest of `cpus` CPUs: time, and the `totals` of
+/// calls and bytes of each phase. Not measured if no phase has barriers.
+pub(super) fn work(
+    figures: &RunFigures,
+    name: &str,
+    totals: impl Fn(&WorkloadPhase) -> Totals,
+    cpus: u32,
+) -> Figure<Work> {
     let mut work: Option<Work> = None;
     for phase in calls::phases(figures, name) {
         let sum = work.get_or_insert(Work {
@@ -41,7 +47,7 @@ pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation, cpus:
             (Figure::Value(_), Err(reason)) => Figure::missing(reason),
             (missing, _) => missing.clone(),
         };
-        let totals = phase.moved.get(&operation).copied().unwrap_or_default();
+        let totals = totals(phase);
         sum.calls = sum.calls.saturating_add(totals.calls);
         sum.bytes = sum.bytes.saturating_add(totals.bytes);
         sum.in_calls_ns = match (&sum.in_calls_ns, calls::time(phase.calls.as_ref(), totals.calls)) {
@@ -51,6 +57,11 @@ pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation, cpus:
         };
     }
     work.map_or_else(|| Figure::missing("the engine cannot be held between phases"), Figure::Value)
+}
+
+/// The calls and bytes with which `phase` moved the data of `operation`.
+pub(super) fn moved(operation: Operation) -> impl Fn(&WorkloadPhase) -> Totals {
+    move |phase| phase.moved.get(&operation).copied().unwrap_or_default()
 }
 
 pub(super) fn elapsed(interval: &Interval) -> Option<u64> {
@@ -104,6 +115,9 @@ pub(super) fn cost(
     }
     if pairs.iter().any(|(_, _, with)| with.calls == 0) {
         return Figure::missing("the workload made no such calls");
+    }
+    if pairs.iter().any(|(_, _, with)| with.bytes == 0) {
+        return Figure::missing("the cost of the whole guest is derived for calls that move data");
     }
     let busy = |work: &Work| work.busy_ns.value().copied();
     let all_busy = pairs.iter().all(|(_, without, with)| busy(without).is_some() && busy(with).is_some());

@@ -4,6 +4,7 @@
 use bpfassay_protocol::{
     Operation,
     message::{RunFigures, WorkloadPhase},
+    operation::Totals,
     tracer_messages,
 };
 use bpfassay_stats::{
@@ -41,7 +42,14 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         let metrics = measured
             .map(|(metric, value)| {
                 let value = value.map_or_else(Figure::missing, Figure::Value);
-                run_metric(metric, value, Figure::missing("the workload's operations are not calls"), Vec::new())
+                let work = match kind.operations() {
+                    Some(calls) => {
+                        let totals = |_: &WorkloadPhase| Totals { calls, ..Totals::default() };
+                        cost::work(figures, &metric.name, totals, plan.study.guest.cpus)
+                    }
+                    None => Figure::missing("the workload's operations are not calls"),
+                };
+                run_metric(metric, value, work, Vec::new())
             })
             .collect();
         let moved = kind.bytes(&figures.summary).into_iter().flatten();
@@ -113,7 +121,7 @@ fn without_figures<'a>(
     let cpus = plan.study.guest.cpus;
     let bandwidths = metrics.into_iter().filter_map(|metric| Some((metric.operation?, metric)));
     bandwidths.map(move |(operation, metric)| {
-        let work = cost::work(figures, &metric.name, operation, cpus);
+        let work = cost::work(figures, &metric.name, cost::moved(operation), cpus);
         let accuracy = RunAccuracy {
             metric: metric.name,
             relative_error_ior_interval: Figure::missing(reason),
@@ -134,6 +142,7 @@ fn bandwidth(
 ) -> (RunMetric, RunAccuracy) {
     let operation = first.operation;
     let (values, errors): (Vec<_>, Vec<_>) = reported.iter().map(|one| repetition(plan, figures, one)).unzip();
+    let work = cost::work(figures, &first.name, cost::moved(operation), plan.study.guest.cpus);
     let value = geometric_mean(values.iter().map(|repetition| &repetition.value));
     let over_all = |pick: fn(&RepetitionAccuracy) -> &Figure<f64>| geometric_mean(errors.iter().map(pick));
     let (relative_error_ior_interval, relative_error_instantaneous) =
@@ -154,10 +163,7 @@ fn bandwidth(
         relative_error_instantaneous,
         repetitions: errors,
     };
-    (
-        run_metric(first.metric(), value, cost::work(figures, &first.name, operation, plan.study.guest.cpus), values),
-        accuracy,
-    )
+    (run_metric(first.metric(), value, work, values), accuracy)
 }
 
 fn repetition(plan: &Plan, figures: &RunFigures, reported: &PhaseReport) -> (RepetitionMetric, RepetitionAccuracy) {

@@ -20,7 +20,9 @@ use bpfassay_report::{
     derive,
     render::{Style, text},
 };
-use bpfassay_results::{CellResult, Outcome, Results};
+use bpfassay_results::{
+    CellResult, Figure, FunctionCount, Instructions, JournalEntry, Outcome, PhaseCount, Results, Role, RunCount,
+};
 use bpfassay_study::Study;
 
 use crate::common::{CGROUP, contents, figures, reading};
@@ -104,6 +106,31 @@ fn results(lost: u64) -> Results {
 
 fn cell<'a>(results: &'a Results, probe: &str) -> &'a CellResult {
     results.cells.iter().find(|cell| cell.under_test() == probe).unwrap()
+}
+
+/// The operations are what the study asks for, not what the summary in the guest says.
+#[test]
+fn direct_costs_are_per_operation() {
+    let mut contents = contents(&study(), |_, planned| Outcome::Measured(Box::new(run(planned.spec.probe, 0))));
+    for entry in &mut contents.entries {
+        let JournalEntry::BlockEnded(ended) = entry else { continue };
+        let runs = contents.header.plan.blocks.iter().find(|block| block.id == ended.block).unwrap().runs.iter();
+        let counts = runs.map(|planned| {
+            let instructions = if planned.spec.probe.is_baseline() { 0 } else { 4200 };
+            let (function, misses) = ("on_send".to_owned(), None);
+            let direct = vec![FunctionCount { function, role: Role::Program, instructions, misses }];
+            let (all, user, tool, unresolved) = (1_000_000_000 + instructions, 0, None, 0);
+            let count = Figure::Value(Instructions { all, user, tool, unresolved, misses: None, direct });
+            let phases = vec![PhaseCount { name: "work".to_owned(), test: 0, repetition: 0, count }];
+            RunCount { run: planned.spec.id.clone(), phases }
+        });
+        ended.counts = Some(Figure::Value(counts.collect()));
+    }
+    let results = derive(&contents);
+    let direct = |probe| cell(&results, probe).metrics[0].direct.as_ref();
+    assert!(direct("none").is_none());
+    let found = direct("programs+tcp").unwrap().value().unwrap();
+    assert_eq!((found.calls, found.per_call.mean), (100, 42.0));
 }
 
 #[test]

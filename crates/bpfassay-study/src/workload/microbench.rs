@@ -67,6 +67,10 @@ impl WorkloadBehaviour for MicrobenchSpec {
         vec![Metric::work(UNIT, Better::Higher)]
     }
 
+    fn operations(&self) -> Option<u64> {
+        Some(self.operations)
+    }
+
     /// Operations per second, from before the first to after the last, by the workload's own clock.
     fn measure(&self, _: Clock, outcome: &MetricInput<'_>) -> Vec<(Metric, Result<f64, String>)> {
         let rate = match serde_json::from_str::<MicrobenchmarkSummary>(outcome.summary) {

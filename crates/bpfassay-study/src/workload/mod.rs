@@ -127,6 +127,11 @@ trait WorkloadBehaviour {
         false
     }
 
+    /// Number of operations of a run that moves no data, if its whole work is operations.
+    fn operations(&self) -> Option<u64> {
+        None
+    }
+
     /// Bytes of each call that moves data, if all calls move the same number.
     fn transfer_size(&self, _case: &CaseNames<'_>) -> Option<u64> {
         None
@@ -263,6 +268,12 @@ impl WorkloadSpec {
     #[must_use]
     pub fn counts_bytes(&self) -> bool {
         self.kind.kind().counts_bytes()
+    }
+
+    /// Number of operations of a run that moves no data, if its whole work is operations.
+    #[must_use]
+    pub fn operations(&self) -> Option<u64> {
+        self.kind.kind().operations()
     }
 
     /// Bytes of each call in `case` that moves data, if all calls move the same number.
