@@ -80,7 +80,7 @@ pub(super) fn json_lines(bytes: &[u8]) {
 /// Tables, with the reports of bundled tools.
 pub(super) fn table(bytes: &[u8]) {
     static REPORTS: LazyLock<Vec<Option<Report>>> = LazyLock::new(|| {
-        let tools = ["vfsstat", "filetop", "perf-trace"];
+        let tools = ["vfsstat-libbpf", "filetop-libbpf", "perf-trace"];
         tools.map(|name| bpfassay_tool::load(name).ok()?.file.report).into()
     });
     for report in REPORTS.iter() {

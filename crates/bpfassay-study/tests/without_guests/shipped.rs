@@ -19,7 +19,7 @@ fn is_sound(study: &Study, available: &Available) {
     study.resolve_patterns(builds).unwrap();
     if study.probes.is_empty() {
         // The command line names the tools of this study.
-        study.test_tool(UnderTest::of(bpfassay_tool::load("vfsstat").unwrap().file)).unwrap();
+        study.test_tool(UnderTest::of(bpfassay_tool::load("vfsstat-libbpf").unwrap().file)).unwrap();
     }
     let study = &study;
     let plan =

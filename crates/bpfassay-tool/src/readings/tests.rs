@@ -49,7 +49,7 @@ fn vfsstat_of_libbpf_tools() {
                 21:30:38:       12        7        0        3        0        0        0        0\r\n\
                 21:30:39:      131     4096        1        0        2        5        6        7\r\n";
     let capture = printed(Stream::Stdout, &[(5, &text[..100]), (9, &text[100..])]);
-    let readings = read(&bundled("vfsstat"), &capture, None).unwrap();
+    let readings = read(&bundled("vfsstat-libbpf"), &capture, None).unwrap();
     assert_eq!(shown(&readings)[..3], [(9, 0, "-", 12), (9, 1, "-", 7), (9, 2, "-", 0)]);
     let values: Vec<_> = shown(&readings)[8..].iter().map(|shown| (shown.1, shown.3)).collect();
     assert_eq!(values, [(0, 131), (1, 4096), (2, 1), (3, 0), (4, 2), (5, 5), (6, 6), (7, 7)]);
@@ -61,7 +61,7 @@ fn vfsstat_of_bcc() {
     // Format of tools/vfsstat.py in bcc 0.31: "%-8s  ", " %8s"; "%-8s: ", " %8d".
     let text = "TIME         READ/s  WRITE/s  FSYNC/s   OPEN/s CREATE/s UNLINK/s  MKDIR/s  RMDIR/s\n\
                 18:35:32:      231       12        4       98        0        3        2        1\n";
-    let readings = read(&bundled("bcc-vfsstat"), &printed(Stream::Stdout, &[(1, text)]), None).unwrap();
+    let readings = read(&bundled("vfsstat-bpfcc"), &printed(Stream::Stdout, &[(1, text)]), None).unwrap();
     assert_eq!(
         shown(&readings),
         [
@@ -86,7 +86,7 @@ fn filetop_of_libbpf_tools() {
                 TID     COMM             READS  WRITES R_Kb    W_Kb    T FILE\n\
                 206     ior              16     16     64      65      R data 0\n\
                 207     my tool          1      0      3       0       R b\n\n";
-    let readings = read(&bundled("filetop"), &printed(Stream::Stdout, &[(3, text)]), None).unwrap();
+    let readings = read(&bundled("filetop-libbpf"), &printed(Stream::Stdout, &[(3, text)]), None).unwrap();
     let of = |figure| shown(&readings).into_iter().filter(|shown| shown.1 == figure).collect::<Vec<_>>();
     assert_eq!(of(0), [(3, 0, "ior", 16), (3, 0, "my tool", 1)]);
     assert_eq!(of(3), [(3, 3, "ior", 65 * 1024), (3, 3, "my tool", 0)]);
@@ -423,7 +423,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_counted(bytes in proptest::collection::vec(any::<u8>(), 0..400), text in "([\\[\\]{}\",:=# @a-c0-9e.\\\\-]|\n){0,200}") {
         let forms = [
-            bundled("vfsstat"),
+            bundled("vfsstat-libbpf"),
             bundled("vfsstat.bt"),
             report("openmetrics = { port = 1 }\nfigures = [{ value = \"a\", operations = \"read\", unit = \"calls\" }]", false),
             report("json-lines = {}\ncounting = \"interval\"\nfigures = [{ value = \"a\", operations = \"read\", unit = \"calls\" }]", false),

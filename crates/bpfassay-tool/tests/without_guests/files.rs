@@ -454,8 +454,8 @@ fn bundled_tools_are_tool_files_named_as_their_files() {
         }
     }
     assert!(bundled::with_files().count() > 0);
-    let error = load("vfsstaat").unwrap_err().to_string();
-    assert!(error.contains("did you mean `vfsstat`?"), "{error}");
+    let error = load("vfsstaat-libbpf").unwrap_err().to_string();
+    assert!(error.contains("did you mean `vfsstat-libbpf`?"), "{error}");
     assert!(load("no/such.toml").unwrap_err().to_string().starts_with("cannot read the tool file no/such.toml"));
 }
 

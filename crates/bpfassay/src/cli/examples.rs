@@ -20,13 +20,13 @@ Examples:
 
 pub(super) const CHECK: &str = "\
 Examples:
-  bpfassay check vfsstat --kernel 6.1,7.2  # a bundled tool on two kernels
-  bpfassay check my.toml --deny all        # fail where something is found";
+  bpfassay check vfsstat-libbpf --kernel 6.1,7.2  # a bundled tool
+  bpfassay check my.toml --deny all               # fail on any finding";
 
 pub(super) const HERE: &str = "\
 Examples:
-  bpfassay here --mount /mnt/nfs                       # a study on this mount
-  bpfassay here quick --mount /mnt/nfs --tool vfsstat  # and a tool";
+  bpfassay here --mount /mnt/nfs                              # a study
+  bpfassay here quick --mount /mnt/nfs --tool vfsstat-libbpf  # and a tool";
 
 pub(super) const PLAN: &str = "\
 Examples:
@@ -56,7 +56,7 @@ Examples:
 pub(super) const SHELL: &str = "\
 Examples:
   bpfassay shell --arch aarch64 --kernel 6.12  # a guest of one kernel
-  bpfassay shell --tool vfsstat                # a guest with a bundled tool";
+  bpfassay shell --tool vfsstat-libbpf         # a guest with a bundled tool";
 
 pub(super) const DOCTOR: &str = "\
 Examples:

@@ -41,7 +41,7 @@ pub(crate) struct Here {
     #[arg(long, value_name = "ID")]
     pub(crate) cell: Vec<String>,
 
-    /// Also test this tool: a bundled one (vfsstat, filetop, …) or the path of a tool file; can be
+    /// Also test this tool: a bundled one (vfsstat-libbpf, …) or the path of a tool file; can be
     /// repeated. Tools that guests get from packages must be installed on this machine
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Vec<String>,

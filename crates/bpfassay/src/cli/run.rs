@@ -145,7 +145,7 @@ pub(crate) enum AgainChoice {
 #[derive(Debug, Args)]
 #[command(after_help = examples::CHECK, after_long_help = examples::with_bisect(examples::CHECK))]
 pub(crate) struct CheckArgs {
-    /// The tools: bundled ones (vfsstat, filetop, …) or paths of tool files
+    /// The tools: bundled ones (vfsstat-libbpf, …) or paths of tool files
     #[arg(value_name = "TOOL", required = true)]
     pub(crate) tools: Vec<String>,
 

@@ -132,11 +132,11 @@ mod tests {
             let script = with_files(shell, &String::from_utf8(script).unwrap());
             assert!(!script.contains(FILES), "{shell}: {script}");
             let (with_files, names) = match shell {
-                Shell::Bash => ("compgen -f -W \"bcc-vfsstat", format!("compgen -W \"{}\"", archs.join(" "))),
-                Shell::Zsh => (":{compadd -- bcc-vfsstat", archs.join(" ")),
+                Shell::Bash => ("compgen -f -W \"ceems-layout", format!("compgen -W \"{}\"", archs.join(" "))),
+                Shell::Zsh => (":{compadd -- ceems-layout", archs.join(" ")),
                 Shell::Fish => {
                     let archs: Vec<_> = archs.iter().map(|arch| format!("{arch}\\t''")).collect();
-                    (" -r -F -a \"bcc-vfsstat\\t''", format!(" -r -f -a \"{}\"", archs.join("\n")))
+                    (" -r -F -a \"ceems-layout\\t''", format!(" -r -f -a \"{}\"", archs.join("\n")))
                 }
                 _ => continue,
             };

@@ -18,13 +18,13 @@ fn nothing_is_found_of_bpftrace_python_and_libbpf_tools() {
     let mut command = bpfassay(directory.path());
     command.args(["run", "--yes", "--output", "out", "--deny", "all", "--arch", "x86_64"]);
     command
-        .args(["--tool", "bpftrace-cgroup.toml", "--tool", "python-events.toml", "--tool", "vfsstat"])
+        .args(["--tool", "bpftrace-cgroup.toml", "--tool", "python-events.toml", "--tool", "vfsstat-libbpf"])
         .arg(study("right-tools.toml"));
     let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
     // A finding would make the exit code 5.
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let results = results(&directory.path().join("out"));
-    for tool in ["bpftrace-cgroup", "python-events", "vfsstat"] {
+    for tool in ["bpftrace-cgroup", "python-events", "vfsstat-libbpf"] {
         let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == tool).unwrap();
         assert_eq!(cell["attach"]["outcome"], "attached", "{cell:#}");
         // An empty comparison would have no finding either.

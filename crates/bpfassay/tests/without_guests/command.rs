@@ -447,7 +447,7 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
 #[test]
 fn what_there_is_to_measure_with_is_listed() {
     let directory = tempfile::tempdir().unwrap();
-    for (command, name) in [("studies", "quick"), ("probes", "fexit"), ("tools", "vfsstat")] {
+    for (command, name) in [("studies", "quick"), ("probes", "fexit"), ("tools", "tracer")] {
         let output = bpfassay(directory.path()).args(["list", command]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{text}");
