@@ -30,6 +30,11 @@ def pairs($one; $other): [.tools[] | {name, package} + {
     one: [.cells[] | select(.target == $one and .state == "loads")][0],
     other: [.cells[] | select(.target == $other and .state == "loads")][0]} | select(.one and .other)];
 
+# Kinds of calls whose cost is measured (vm-tests/atlas.toml).
+def calls: ["write", "read", "tcp", "futex"];
+def call: {"write": "write of 4 KiB on NFS", "read": "read of 4 KiB on NFS", "tcp": "message of 1 KiB over TCP with its answer",
+  "futex": "hand-over of a futex between two threads and back"}[.];
+
 # What a reader can tell others. Each sentence is left out if the data has nothing for it.
 def sentences:
   . as $atlas | [cells[] | measured] as $cells | .targets as $targets
@@ -57,6 +62,9 @@ def sentences:
      | select(. != []) | "On 6.12, \(length) tools have \(map(.one.jited_bytes) | add | grouped) bytes of machine code on x86_64 and \(map(.other.jited_bytes) | add | grouped) on aarch64, for as many programs."),
     ([$cells[] | select(.target == "x86_64 6.12" and .ready_ms)] | group_by(.package) | select(length > 1)
      | "On x86_64 6.12, the median tool is ready after " + (map("\(map(.ready_ms) | median | grouped) ms (\(.[0].package))") | list) + " of the instruction clock."),
+    (calls[] as $call | [cells[] | select(.target == "x86_64 6.12" and (.run.costs[$call]? | type) == "number")]
+     | [.[] | select(.run.costs[$call] >= 1)] as $some | select($some != []) | ($some | max_by(.run.costs[$call])) as $most
+     | "On x86_64 6.12, \($some | length) of \(length) tools add instructions to each \($call | call): the median of these tools adds \([$some[].run.costs[$call]] | median | round | grouped), and `\($most.tool)` adds most, \($most.run.costs[$call] | round | grouped)."),
     ([cells[] | {tool, kind: .findings[].kind}] | group_by(.kind) | select(. != [])
      | "Findings: " + (map("\(.[0].kind) (\([.[].tool] | unique | length | count("tool"; "tools")))") | list) + ".");
 
@@ -81,8 +89,8 @@ with_cells
 "`ci/records/atlas` wrote these pages, [atlas.csv](atlas.csv) and [index.html](index.html), which can be",
 "sorted and searched. Each file in [tools/](tools) has all figures of a tool.",
 "",
-"A check starts a tool and shows what the verifier makes of its programs. It compares no counts and",
-"measures no cost. Kernels: \([$targets[] as $target | "\($target) is \($atlas.kernels[$target])"] | join("; ")).",
+"A check starts a tool and shows what the verifier makes of its programs. [Costs](#costs) come from",
+"`bpfassay run vm-tests/atlas.toml`. Kernels: \([$targets[] as $target | "\($target) is \($atlas.kernels[$target])"] | join("; ")).",
 "",
 "## What was found",
 "",
@@ -113,6 +121,17 @@ with_cells
 ([cells[] | . as $cell | .findings[] | {tool: $cell.tool, target: $cell.target, kind, evidence}]
   | group_by([.tool, .kind])[]
   | "| `\(.[0].tool)` | \([.[].target] | in_order($targets) | join(", ")) | \(.[0].kind), on \(.[0].target): \(.[0].evidence | cell_text) |"),
+"",
+"## Costs",
+"",
+"Instructions on the path of the tool, counted one by one, for each \(calls | map(call) | .[:-1] | join(", ")) and \(calls[-1] | call).",
+"*counts* is what a comparison of the figures of the tool with what happened came to; `-`: the tool file has no figures.",
+"`bpfassay run vm-tests/atlas.toml --tool TOOL --arch ARCH` repeats a row.",
+"",
+"| tool | target | counts | \(calls | join(" | ")) |",
+"|---|---|---|\(calls | map("---:|") | join(""))",
+([cells[] | select((.run.costs // {}) != {})] | sort_by(.tool)[]
+  | . as $cell | "| \(.tool) | \(.target) | \(.run.counts // "-") | \([calls[] as $call | $cell.run.costs[$call] | if type == "number" then tostring else cell_text end] | join(" | ")) |"),
 "",
 "## Not measured",
 "",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The contents of results/atlas/atlas.json, from the results.json of all groups (jq --slurp). The
-# last result of a cell counts.
+# The contents of results/atlas/atlas.json, from the results.json of all groups (jq --slurp): of
+# `check`, and of `run vm-tests/atlas.toml`. The last result of a cell counts. $old has the atlas to
+# which they are added, or nothing.
 include "results";
 
 # What a guest lacks, if that is why the tool did not become ready; else nothing.
@@ -67,15 +68,45 @@ def cell:
       ready_ms: (($loaded.ready_ns // 0) / 1000000 | floor)
     } else . end;
 
-map(known) as $runs
-| ([$runs[] | must("plan").study.tool_files[] | {(.file.name): .file.source.debian[0].package}] | add) as $package
+# What was found, except whether the tool loads.
+def findings_of: [(.findings // [])[]
+  | select(.status == "found" and (.kind | IN("does-not-load", "does-not-attach", "does-not-start") | not))
+  | {kind, evidence: (.evidence[0] | line)}];
+
+# Instructions per call on the path of the tool, or why they are not known.
+def costs:
+  if must("attach").outcome != "attached" then {} else
+    . as $cell | [must("metrics")[] | select(.direct)
+      | {(if must("name") == "work" then $cell.case else .name end): (.direct | figure(must("per_call") | must("mean") | . * 10 | round / 10))}]
+    | add // {} end;
+
+# What the comparison of the figures of the tool with what happened came to, over all workloads.
+def counts:
+  [.[].tool_result | select(.)] as $results
+  | ([$results[] | findings_of[].kind] | unique - ["prototype-differs", "missed-probes", "left-behind", "memory-held",
+      "idle-cpu", "slow-attach", "slow-detach"]) as $kinds
+  | if $kinds != [] then $kinds | join(" ")
+    elif any($results[]; (.figures // []) != []) then "nothing found" else null end;
+
+# What `run` found: costs, counts, and findings, each with the workload of the first.
+def of_runs:
+  [.[] | must("cells")[] | select(.tool) | {key: "\(.tool) \(target)", cell: .}] | group_by(.key)
+  | map({key: .[0].key, value: (map(.cell) | group_by(.case) | map(last)
+      | {costs: (map(costs) | add), counts: counts,
+         findings: (map(.case as $case | (.tool_result // {} | findings_of)[] + {during: $case}) | group_by(.kind) | map(.[0]))})})
+  | from_entries;
+
+map(known) as $all
+| [$all[] | select(must("plan").study.name != "atlas")] as $checks
+| ([$all[] | select(must("plan").study.name == "atlas")] | of_runs) as $of_runs
+| ($old[0] // {targets: [], packages: {}, kernels: {}, tools: []}) as $before
+| ([$checks[] | must("plan").study.tool_files[] | {(.file.name): .file.source.debian[0].package}] | add // {}) as $package
 | {
-    targets: (reduce ($runs[] | .cells[] | target) as $target ([]; if index([$target]) then . else . + [$target] end)),
-    packages: ([$runs[] | .provenance[] | .targets[] | .payload[] | select([.name] | inside([$package[]])) | {(.name): .version}] | add),
-    kernels: ([$runs[] | .provenance[] | .targets[] | {(.target | "\(.arch) \(.kernel)"): .kernel.name}] | add),
-    tools: ([$runs[] | .cells[] | select(.tool) | . as $cell
-      | {name: .tool, cell: (($cell | cell) + {findings: [(.tool_result.findings // [])[]
-          | select(.status == "found" and (.kind | IN("does-not-load", "does-not-attach", "does-not-start") | not))
-          | {kind, evidence: (.evidence[0] | line)}]})}]
-      | group_by(.name) | map({name: .[0].name, package: $package[.[0].name], cells: (map(.cell) | group_by(.target) | map(last))}))
+    targets: (reduce ($checks[].cells[] | target) as $target ($before.targets; if index([$target]) then . else . + [$target] end)),
+    packages: ($before.packages + ([$checks[].provenance[].targets[].payload[] | select([.name] | inside([$package[]])) | {(.name): .version}] | add // {})),
+    kernels: ($before.kernels + ([$checks[].provenance[].targets[] | {(.target | "\(.arch) \(.kernel)"): .kernel.name}] | add // {})),
+    tools: ([$before.tools[] | {name, package, cell: .cells[]}]
+      + [$checks[].cells[] | select(.tool) | {name: .tool, package: $package[.tool], cell: (cell + {findings: (.tool_result // {} | findings_of)})}]
+      | group_by(.name) | map(.[-1].name as $name | {name: $name, package: .[-1].package,
+          cells: (map(.cell) | group_by(.target) | map(.[-1] + {run: ($of_runs["\($name) \(.[-1].target)"] // (map(.run // empty) | last))}))}))
   }

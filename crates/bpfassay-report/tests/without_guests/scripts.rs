@@ -251,7 +251,12 @@ fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
     fs::write(directory.path().join("results.json"), serde_json::to_vec(&results).unwrap()).unwrap();
     let filter = Path::new(CI).join("atlas.jq");
     let mut jq = Command::new("jq");
-    jq.arg("--slurp").arg("-L").arg(CI).arg("-f").arg(filter).arg(directory.path().join("results.json"));
+    jq.args(["--slurp", "--slurpfile", "old", "/dev/null"])
+        .arg("-L")
+        .arg(CI)
+        .arg("-f")
+        .arg(filter)
+        .arg(directory.path().join("results.json"));
     let output = jq.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let atlas: Value = serde_json::from_slice(&output.stdout).unwrap();
