@@ -82,9 +82,9 @@ with_cells
 | .targets as $targets
 | ([.tools[].package] | unique) as $packages
 | ([cells[]] | length) as $all
-| "# Atlas: eBPF tools of Debian on its kernels",
+| "# Atlas: eBPF tools on kernels of Debian",
 "",
-"`bpfassay check` started \(.tools | length | count("tool"; "tools")) of \($packages | map("\(.) \($atlas.packages[.])") | list)",
+"`bpfassay check` started \(.tools | length | count("tool"; "tools")) of \($packages | map(. + ($atlas.packages[.] | if . then " \(.)" else "" end)) | list)",
 "on \($targets | length | count("target"; "targets")): \($all) cells, of which \([cells[] | select(.state == "not measured")] | length) are not measured.",
 "`ci/records/atlas` wrote these pages, [atlas.csv](atlas.csv) and [index.html](index.html), which can be",
 "sorted and searched. Each file in [tools/](tools) has all figures of a tool.",
@@ -149,4 +149,13 @@ with_cells
 "|---|\($targets | map("---|") | join(""))",
 (.tools[] | . as $tool
   | "| \(.name) | \([$targets[] as $target | [$tool.cells[] | select(.target == $target)][0]
-    | if . == null then "not checked" else (.state | sign) + (if .verified_instructions then " \(.verified_instructions)" else "" end) end] | join(" | ")) |")
+    | if . == null then "not checked" else (.state | sign) + (if .verified_instructions then " \(.verified_instructions)" else "" end) end] | join(" | ")) |"),
+"",
+"## Fingerprints",
+"",
+"A digest of the states, programs, sizes, times and costs of all cells. Another machine that runs",
+"`ci/records/atlas` comes to the same one.",
+"",
+"| package | target | cells | fingerprint |",
+"|---|---|---:|---|",
+($fingerprints | rtrimstr("\n"))

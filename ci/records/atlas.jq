@@ -24,7 +24,7 @@ def lacking:
 # The line that tells why, of what the agent saw: of a compiler, or the last one of Python.
 def reason:
   (split("its last output: ") | last | split("\n")) as $lines
-  | [$lines[] | select(test("^/virtual/\\S+: error: "))][0]
+  | [$lines[] | select(test("^\\S+:[0-9]+:[0-9]+: (fatal )?error: "))][0]
     // ([$lines[] | select(test("^\\w*(Exception|Error): "))] | last)
     // [$lines[] | select(test("fail|error|cannot|no such|not found|not supported|invalid|unknown"; "i"))][0]
     // $lines[-1]
@@ -100,7 +100,7 @@ map(known) as $all
 | [$all[] | select(must("plan").study.name != "atlas")] as $checks
 | ([$all[] | select(must("plan").study.name == "atlas")] | of_runs) as $of_runs
 | ($old[0] // {targets: [], packages: {}, kernels: {}, tools: []}) as $before
-| ([$checks[] | must("plan").study.tool_files[] | {(.file.name): .file.source.debian[0].package}] | add // {}) as $package
+| ([$checks[] | must("plan").study.tool_files[] | {(.file.name): (.file.source.debian[0].package? // "seed systems")}] | add // {}) as $package
 | {
     targets: (reduce ($checks[].cells[] | target) as $target ($before.targets; if index([$target]) then . else . + [$target] end)),
     packages: ($before.packages + ([$checks[].provenance[].targets[].payload[] | select([.name] | inside([$package[]])) | {(.name): .version}] | add // {})),

@@ -275,6 +275,16 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     }
 }
 
+/// What the tool or its loader printed, after the reason that is in it.
+pub(crate) fn printed(refusal: &Refusal) -> String {
+    match started(refusal) {
+        Start::Refused(known) => known.message,
+        Start::Ready | Start::Running { .. } | Start::Unattached { .. } | Start::NotReady { .. } => {
+            refusal.message.clone()
+        }
+    }
+}
+
 /// Shortens a text that a tool may have written; a remark has the whole text.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 60;

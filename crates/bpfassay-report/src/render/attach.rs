@@ -53,7 +53,7 @@ fn outcome(cell: &CellResult, remarks: &mut Remarks) -> String {
             format!("refused, as expected: {} {}", labels::refusal(refusal), remarks.mark(remark))
         }
         Attach::Refused { refusal, expectation, .. } => {
-            let mut remark = refusal.message.clone();
+            let mut remark = labels::printed(refusal);
             if let Some(line) = &refusal.verifier {
                 remark = format!("{remark}; verifier: {}", bpfassay_tool::helper::named(line));
             }

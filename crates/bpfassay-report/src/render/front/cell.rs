@@ -131,7 +131,7 @@ impl<'a> CellTexts<'a> {
                 let verifier = refusal.verifier.as_deref().map(|line| format!("; verifier: {line}"));
                 let expected = expectation.as_ref().map(|of| format!("expected was {}; ", errno_name(of.errno)));
                 let [expected, verifier] = [expected, verifier].map(Option::unwrap_or_default);
-                let remark = format!("{}: {expected}{}{verifier}", why(refusal), refusal.message);
+                let remark = format!("{}: {expected}{}{verifier}", why(refusal), labels::printed(refusal));
                 format!("{what} {}", remarks.mark(remark))
             }
             Attach::Unsteady { attached, refused, refusal } => {
