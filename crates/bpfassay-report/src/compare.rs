@@ -44,6 +44,9 @@ pub struct Question {
     /// the new results. If both results have one kernel of an architecture, these two are always
     /// compared.
     pub kernels: Vec<(String, String)>,
+    /// Tools or probe configurations to compare despite different names, as pairs of the name in
+    /// the base and the name in the new results. If there are some, nothing else is compared.
+    pub tools: Vec<(String, String)>,
     /// The part of the results to compare.
     pub filter: Filter,
     /// How reports call the base and the new results, such as by their directories. If empty,
@@ -58,6 +61,7 @@ impl Default for Question {
             error_rate: Share::from_ppm(10_000),
             correction: Correction::BenjaminiHochberg,
             kernels: Vec::new(),
+            tools: Vec::new(),
             filter: Filter::default(),
             names: [String::new(), String::new()],
         }
@@ -139,7 +143,7 @@ pub struct CellComparison {
     pub case: String,
     /// Identifier of the file system.
     pub file_system: String,
-    /// The probe configuration or tool; `none` for the baseline.
+    /// The probe configuration or tool; `none` for the baseline; `old → new` for two tools.
     pub under_test: String,
     /// Which of the two results measured the cell.
     pub fate: Fate,
@@ -330,7 +334,7 @@ impl Ratio {
 /// [`NotComparable`], if figures of the two results mean different things, or if the filter matches
 /// nothing.
 pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Comparison, NotComparable> {
-    let pairs = cells::pair(base, new, question);
+    let pairs = cells::pair(base, new, question)?;
     let notes = comparable::check(base, new, &pairs)?;
     let sides = [base, new].map(cells::Side::of);
     let claim = Claim {

@@ -7,7 +7,10 @@ use bpfassay_protocol::Arch;
 use bpfassay_stats::{Effect, StatsError, gate_decision::Change};
 use bpfassay_study::{Clock, Target};
 
-use super::{CellComparison, Claim, Fate, Measure, MetricComparison, Question, Ratio, direct, programs};
+use super::{
+    CellComparison, Claim, Fate, Measure, MetricComparison, NotComparable, Question, Ratio, direct,
+    filter::known_names, programs,
+};
 use crate::{
     derive::{
         levels,
@@ -46,22 +49,41 @@ pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
 }
 
 /// Pairs every cell of both results: cells of the new results in their order, then cells that only
-/// the base has.
-pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<CellPair<'a>> {
+/// the base has. If the question names tools, only their cells.
+///
+/// # Errors
+/// [`NotComparable::Filter`] for a tool that the results lack.
+pub(super) fn pair<'a>(
+    base: &'a Results,
+    new: &'a Results,
+    question: &Question,
+) -> Result<Vec<CellPair<'a>>, NotComparable> {
+    for (side, results) in [base, new].into_iter().enumerate() {
+        let names = question.tools.iter().map(|(base, new)| [base, new][side].clone());
+        let known = results.cells.iter().map(CellResult::under_test).collect::<BTreeSet<_>>();
+        known_names("--tool", &names.collect::<Vec<_>>(), known.iter().map(String::as_str).collect())?;
+    }
+    let is_asked = |cell: &CellResult, side: usize| {
+        let name = cell.under_test();
+        question.tools.is_empty() || question.tools.iter().any(|(base, new)| *[base, new][side] == name)
+    };
     let names = kernel_names(base, new, question);
     type PairKey<'a> = (Arch, &'a str, &'a str, &'a str, String);
     fn key<'a>(cell: &'a CellResult, kernel: &'a str) -> PairKey<'a> {
         (cell.target.arch, kernel, &cell.case, &cell.file_system, cell.under_test())
     }
     let mut of_base: HashMap<PairKey<'_>, &CellResult> = HashMap::new();
-    for was in &base.cells {
+    for was in base.cells.iter().filter(|was| is_asked(was, 0)) {
         of_base.entry(key(was, &was.target.kernel)).or_insert(was);
     }
     let mut found = HashSet::new();
     let mut pairs: Vec<CellPair<'_>> = Vec::new();
-    for is in &new.cells {
+    for is in new.cells.iter().filter(|is| is_asked(is, 1)) {
         let kernel = names.get(&(is.target.arch, is.target.kernel.as_str())).copied().unwrap_or(&is.target.kernel);
-        let key = key(is, kernel);
+        let mut key = key(is, kernel);
+        if let Some((base, _)) = question.tools.iter().find(|(_, new)| *new == key.4) {
+            key.4.clone_from(base);
+        }
         pairs.push(CellPair { base: of_base.get(&key).copied(), new: Some(is) });
         found.insert(key);
     }
@@ -71,7 +93,8 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
         names.get(&(was.target.arch, was.target.kernel.as_str())).is_some_and(|base| *base != was.target.kernel)
             && new.cells.iter().any(|is| is.target == was.target)
     };
-    let gone = base.cells.iter().filter(|was| !found.contains(&key(was, &was.target.kernel)) && !is_elsewhere(was));
+    let asked = base.cells.iter().filter(|was| is_asked(was, 0));
+    let gone = asked.filter(|was| !found.contains(&key(was, &was.target.kernel)) && !is_elsewhere(was));
     pairs.extend(gone.map(|was| CellPair { base: Some(was), new: None }));
     let (of_others_base, of_others_new) = (of_other_shards(base), of_other_shards(new));
     pairs.retain(|pair| match (pair.base, pair.new) {
@@ -79,7 +102,7 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
         (None, Some(is)) => !of_others_base.contains(is.cell.as_str()),
         _ => true,
     });
-    pairs
+    Ok(pairs)
 }
 
 /// Returns the cells of the plan of `results` that other shards measure. If these results lack such
@@ -191,7 +214,10 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &CellPair<'_>, clai
         kernels: [kernel(pair.base), kernel(pair.new)],
         case: any.map(|cell| cell.case.clone()).unwrap_or_default(),
         file_system: any.map(|cell| cell.file_system.clone()).unwrap_or_default(),
-        under_test: any.map(CellResult::under_test).unwrap_or_default(),
+        under_test: match [pair.base, pair.new].map(|cell| cell.map(CellResult::under_test)) {
+            [Some(base), Some(new)] if base != new => format!("{base} → {new}"),
+            [base, new] => new.or(base).unwrap_or_default(),
+        },
         fate,
         metrics,
         findings_new,

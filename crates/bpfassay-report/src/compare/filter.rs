@@ -44,11 +44,11 @@ impl Filter {
         }
         let probes: Vec<String> = self.probes.iter().map(|name| whole_name(name)).collect();
         let metrics = || cells.iter().flat_map(|cell| &cell.metrics);
-        known("--probe", &probes, cells.iter().map(|cell| cell.under_test.as_str()).collect())?;
-        known("--metric", &self.metrics, metrics().map(|metric| &*metric.metric).collect())?;
+        known_names("--probe", &probes, cells.iter().map(|cell| cell.under_test.as_str()).collect())?;
+        known_names("--metric", &self.metrics, metrics().map(|metric| &*metric.metric).collect())?;
         let accesses: Vec<String> = self.accesses.iter().map(ToString::to_string).collect();
         let of_some = metrics().filter_map(|metric| metric.access.map(|access| access.name())).collect();
-        known("--access", &accesses, of_some)?;
+        known_names("--access", &accesses, of_some)?;
         let all = rows(cells);
         cells.retain(|cell| probes.is_empty() || probes.contains(&cell.under_test));
         if self.is_of_metrics() {
@@ -80,7 +80,7 @@ fn whole_name(name: &str) -> String {
 }
 
 /// Refuses names that are not in `known`.
-fn known(option: &str, names: &[String], known: BTreeSet<&str>) -> Result<(), NotComparable> {
+pub(super) fn known_names(option: &str, names: &[String], known: BTreeSet<&str>) -> Result<(), NotComparable> {
     let Some(unknown) = names.iter().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
     let near = nearest(unknown, known.iter().copied());
     let hint = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();

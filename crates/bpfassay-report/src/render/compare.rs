@@ -3,6 +3,7 @@
 //! counted.
 
 pub(super) mod direct;
+mod in_words;
 mod programs;
 
 use std::collections::BTreeSet;
@@ -91,11 +92,12 @@ fn table(comparison: &Comparison, whole: bool) -> TextTable {
     // Regressions come first; otherwise the cells keep their order.
     rows.sort_by_key(|(is_regression, _)| !is_regression);
     let [base, new] = sides(comparison);
-    let title = vec![
+    let mut title = vec![
         format!("base: {base}"),
         format!("new: {new}"),
         format!("new against base, clock {}: {}", comparison.clock, ChangeCounts::of(comparison)),
     ];
+    title.extend(in_words::sentences(comparison));
     TextTable {
         title,
         rows: rows.into_iter().map(|(_, row)| row).collect(),

@@ -36,7 +36,12 @@ pub(crate) struct Compare {
     /// Compare kernel NEW of the new results with kernel BASE of the base [default: kernels of the
     /// same name, or the only one of each]
     #[arg(long, value_name = "BASE=NEW")]
-    pub(crate) kernel: Vec<KernelPair>,
+    pub(crate) kernel: Vec<NamePair>,
+
+    /// Compare only tool NEW of the new results with tool BASE of the base, which may be the same
+    /// results
+    #[arg(long, value_name = "BASE=NEW")]
+    pub(crate) tool: Vec<NamePair>,
 
     /// Only these probe configurations and tools; `none` is the baseline
     #[arg(long, value_name = "PROBE", value_delimiter = ',')]
@@ -90,16 +95,22 @@ pub(crate) struct TrendArgs {
     pub(crate) format: CompareFormat,
 }
 
-/// A kernel of the base and one of the new results.
+/// A kernel or tool of the base and one of the new results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KernelPair {
+pub(crate) struct NamePair {
     /// Name in the base.
     pub(crate) base: String,
     /// Name in the new results.
     pub(crate) new: String,
 }
 
-impl std::str::FromStr for KernelPair {
+impl From<NamePair> for (String, String) {
+    fn from(pair: NamePair) -> Self {
+        (pair.base, pair.new)
+    }
+}
+
+impl std::str::FromStr for NamePair {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -107,7 +118,7 @@ impl std::str::FromStr for KernelPair {
             Some((base, new)) if !base.is_empty() && !new.is_empty() => {
                 Ok(Self { base: base.to_owned(), new: new.to_owned() })
             }
-            _ => Err("give the names of two kernels, such as 6.12=7.2".to_owned()),
+            _ => Err("give two names, such as 6.12=7.2 or old=new".to_owned()),
         }
     }
 }

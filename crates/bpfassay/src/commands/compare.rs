@@ -31,7 +31,8 @@ pub(crate) fn compare(arguments: &cli::Compare) -> CommandOutcome {
         correction: arguments.correction.into(),
         filter: filter(&arguments.probe, &arguments.of),
         names: [&arguments.base, &arguments.new].map(|directory| directory.display().to_string()),
-        kernels: arguments.kernel.iter().map(|pair| (pair.base.clone(), pair.new.clone())).collect(),
+        kernels: arguments.kernel.iter().cloned().map(Into::into).collect(),
+        tools: arguments.tool.iter().cloned().map(Into::into).collect(),
     };
     let comparison = compare_results(&base, &new, &question).map_err(CommandFailure::usage)?;
     let text = match arguments.format {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What replacing one tool by another one changes, in a sentence for each cell.
+
+use bpfassay_stats::gate_decision::Change;
+
+use crate::compare::{CellComparison, Comparison, DirectChange, Fate, FunctionChange};
+use bpfassay_results::{Figure, Role};
+
+/// Most functions that a sentence names, and the share of the difference that each must exceed.
+const NAMED: usize = 2;
+const SHARE: f64 = 0.1;
+
+/// Returns a sentence for each cell of two tools.
+pub(super) fn sentences(comparison: &Comparison) -> Vec<String> {
+    comparison.cells.iter().filter_map(sentence).collect()
+}
+
+fn sentence(cell: &CellComparison) -> Option<String> {
+    let (base, new) = cell.under_test.split_once(" → ")?;
+    let clauses = match &cell.fate {
+        Fate::Broken { reason } => vec![format!("does not load, unlike `{base}`: {reason}")],
+        Fate::Mended { reason } => vec![format!("loads, unlike `{base}`: {reason}")],
+        Fate::Neither { .. } => vec!["does not load either".to_owned()],
+        Fate::New | Fate::Gone => return None,
+        Fate::Compared => compared(cell),
+    };
+    Some(format!("{}, {}: `{new}` {}", cell.target(), cell.case, clauses.join("; ")))
+}
+
+fn compared(cell: &CellComparison) -> Vec<String> {
+    let costs = cell.metrics.iter().filter_map(|metric| {
+        let direct = metric.direct.as_ref().and_then(Figure::value)?;
+        difference(direct, call(&metric.metric))
+    });
+    let listed = |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")));
+    let findings = [
+        listed("has the findings", &[&*cell.faults_new, &cell.findings_new].concat()),
+        listed("lacks the findings", &[&*cell.faults_gone, &cell.findings_gone].concat()),
+    ];
+    let clauses: Vec<String> = costs.chain(findings.into_iter().flatten()).collect();
+    if clauses.is_empty() { vec!["differs in nothing that was shown".to_owned()] } else { clauses }
+}
+
+/// Microbenchmarks have one metric, `work`, of their operations.
+fn call(metric: &str) -> &str {
+    if metric == bpfassay_protocol::job::WORK { "operation" } else { metric }
+}
+
+/// Describes a difference of direct costs per `call`, with the functions that make most of it;
+/// `None` if there is no difference.
+fn difference(direct: &DirectChange, call: &str) -> Option<String> {
+    let word = match direct.change {
+        Change::Increase => "more",
+        Change::Decrease => "fewer",
+        Change::Equivalent | Change::Inconclusive => return None,
+    };
+    // Two tools have other programs in any case.
+    let is_named = |function: &&FunctionChange| {
+        function.role != Role::Program && function.difference().abs() > direct.difference().abs() * SHARE
+    };
+    let functions = direct.functions.iter().filter(is_named);
+    let of = |function: &FunctionChange| match function.per_call {
+        [base, _] if base == 0.0 => format!("{} is new", function.function),
+        [_, new] if new == 0.0 => format!("{} is no longer called", function.function),
+        _ => format!("{} {:+.0}", function.function, function.difference()),
+    };
+    let named: Vec<String> = functions.take(NAMED).map(of).collect();
+    let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
+    Some(format!("costs {:.0} instructions {word} per {call}{named}", direct.difference().abs()))
+}
