@@ -25,6 +25,10 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("rcu_is_watching", Role::Entry),
     ("__traceiter_", Role::Trampoline),
     ("perf_syscall_", Role::Trampoline),
+    // The slow path of all system calls while a tracepoint of one is in use (kernel/entry/common.c,
+    // arch/arm64/kernel/ptrace.c).
+    ("syscall_trace_", Role::Trampoline),
+    ("syscall_exit_work", Role::Trampoline),
     ("kprobe", Role::Trampoline),
     ("get_kprobe", Role::Trampoline),
     ("kretprobe", Role::Trampoline),
@@ -120,6 +124,8 @@ mod tests {
         assert_eq!(of("riscv_clocksource_rdtime"), Some(Role::Helpers));
         assert_eq!(of("ktime_get_mono_fast_ns"), Some(Role::Helpers));
         assert_eq!(of("_find_next_bit"), Some(Role::Trampoline));
+        // Tools that trace another system call enter no program in this one.
+        assert_eq!(of("syscall_trace_enter"), Some(Role::Trampoline));
         assert_eq!(of("vfs_read"), None);
     }
 }
