@@ -65,6 +65,12 @@ def sentences:
     (calls[] as $call | [cells[] | select(.target == "x86_64 6.12" and (.run.costs[$call]? | type) == "number")]
      | [.[] | select(.run.costs[$call] >= 1)] as $some | select($some != []) | ($some | max_by(.run.costs[$call])) as $most
      | "On x86_64 6.12, \($some | length) of \(length) tools add instructions to each \($call | call): the median of these tools adds \([$some[].run.costs[$call]] | median | round | grouped), and `\($most.tool)` adds most, \($most.run.costs[$call] | round | grouped)."),
+    ([cells[] | select(.target == "x86_64 6.12" and (.run.mostly.read? // "" | test("^perf_syscall_")))] | select(length > 1)
+     | "On x86_64 6.12, \(length) tools add \(map(.run.costs.read) | min | round) to \(map(.run.costs.read) | max | round) instructions to each read mostly in \(map(.run.mostly.read) | unique | map("`\(.)`") | list), the path of all system calls while a tracepoint of one is in use: \(map(.tool) | names)."),
+    ([.tools[] | .name as $name | ([.cells[] | select(.target == "x86_64 6.12")][0].run) as $x | ([.cells[] | select(.target == "aarch64 6.12")][0].run) as $a
+       | calls[] as $call | select(($x.costs[$call]? | type) == "number" and ($a.costs[$call]? | type) == "number")
+       | select($a.costs[$call] >= 100 and $x.costs[$call] > 2 * $a.costs[$call]) | {name: $name, mostly: $x.mostly[$call]}] | unique_by(.name)
+     | select(. != []) | "On 6.12, \(length | count("tool costs"; "tools cost")) more than twice as many instructions on x86_64 as on aarch64: \(map(.name) | names). On x86_64 most are in \(map(.mostly) | unique | map("`\(.)`") | list)."),
     ([cells[] | {tool, kind: .findings[].kind}] | group_by(.kind) | select(. != [])
      | "Findings: " + (map("\(.[0].kind) (\([.[].tool] | unique | length | count("tool"; "tools")))") | list) + ".");
 

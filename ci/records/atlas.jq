@@ -73,12 +73,13 @@ def findings_of: [(.findings // [])[]
   | select(.status == "found" and (.kind | IN("does-not-load", "does-not-attach", "does-not-start") | not))
   | {kind, evidence: (.evidence[0] | line)}];
 
-# Instructions per call on the path of the tool, or why they are not known.
+# Instructions per call on the path of the tool, or why they are not known, and the function with
+# most of them.
 def costs:
-  if must("attach").outcome != "attached" then {} else
-    . as $cell | [must("metrics")[] | select(.direct)
-      | {(if must("name") == "work" then $cell.case else .name end): (.direct | figure(must("per_call") | must("mean") | . * 10 | round / 10))}]
-    | add // {} end;
+  if must("attach").outcome != "attached" then {costs: {}, mostly: {}} else
+    .case as $case | [must("metrics")[] | select(.direct) | {call: (if must("name") == "work" then $case else .name end), direct: .direct}]
+    | {costs: (map({(.call): (.direct | figure(must("per_call") | must("mean") | . * 10 | round / 10))}) | add // {}),
+       mostly: (map(select(.direct.value.per_call.mean >= 1) | {(.call): (.direct.value.functions | max_by(.per_call) | .function)}) | add // {})} end;
 
 # What the comparison of the figures of the tool with what happened came to, over all workloads.
 def counts:
@@ -92,7 +93,7 @@ def counts:
 def of_runs:
   [.[] | must("cells")[] | select(.tool) | {key: "\(.tool) \(target)", cell: .}] | group_by(.key)
   | map({key: .[0].key, value: (map(.cell) | group_by(.case) | map(last)
-      | {costs: (map(costs) | add), counts: counts,
+      | {costs: (map(costs.costs) | add), mostly: (map(costs.mostly) | add), counts: counts,
          findings: (map(.case as $case | (.tool_result // {} | findings_of)[] + {during: $case}) | group_by(.kind) | map(.[0]))})})
   | from_entries;
 

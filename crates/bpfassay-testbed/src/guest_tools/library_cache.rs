@@ -57,7 +57,7 @@ pub(super) fn add(archive: &mut Archive, arch: Arch) -> Result<()> {
         return Ok(());
     }
     let cache = cache(libraries, flags(arch));
-    archive.add(PATH, NewcNode::File { executable: false, content: FileContent::Bytes(cache.into()) })?;
+    archive.add(PATH, NewcNode::File { executable: false, content: FileContent::Bytes(cache) })?;
     Ok(())
 }
 

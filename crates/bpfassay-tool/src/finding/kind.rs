@@ -13,6 +13,7 @@ mod does_not_start;
 mod events_dropped;
 mod first_touch_lost;
 mod idle_cpu;
+mod impossible_durations;
 mod left_behind;
 mod memory_held;
 mod missed_probes;
@@ -71,6 +72,7 @@ kinds! {
     EventsDropped = events_dropped,
     CountsTooLow = counts_too_low,
     CountsTooHigh = counts_too_high,
+    ImpossibleDurations = impossible_durations,
     MissedProbes = missed_probes,
     LeftBehind = left_behind,
     MemoryHeld = memory_held,

@@ -3,6 +3,7 @@ use bpfassay_protocol::{Operation, tracer_messages::Task};
 
 mod absent;
 mod certainty;
+mod durations;
 mod file_systems;
 mod flags;
 mod last_component;

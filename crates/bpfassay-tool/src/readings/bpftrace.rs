@@ -108,7 +108,8 @@ fn is_statistics(object: &Map<String, Value>) -> bool {
 /// Converts a bucket with a known count. The last bucket can lack an upper bound.
 fn shown(bucket: &Value) -> Bucket {
     let up_to = bucket.get("max").and_then(Value::as_i64).map_or_else(|| "+Inf".to_owned(), |most| most.to_string());
-    Bucket { up_to, count: bucket.get("count").and_then(Value::as_u64).unwrap_or(0) }
+    let least = bucket.get("min").and_then(Value::as_u64).unwrap_or(0);
+    Bucket { least, up_to, count: bucket.get("count").and_then(Value::as_u64).unwrap_or(0) }
 }
 
 /// Creates labels from a key: the whole key and its parts.

@@ -105,7 +105,8 @@ impl BucketHistogram {
             return Some("fewer values than in the bucket before it, which it contains");
         };
         self.last = Some((bound, cumulative));
-        self.buckets.push(Bucket { up_to: text.to_string(), count });
+        // The conversion turns negative numbers into 0.
+        self.buckets.push(Bucket { least: least as u64, up_to: text.to_string(), count });
         None
     }
 }

@@ -9,6 +9,8 @@ use crate::file::{Counting, ReportedFigure};
 /// Number of values up to a bound, without those of smaller buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
+    /// No value of the bucket is smaller, in whole numbers.
+    pub least: u64,
     /// The bound, as the tool prints it: `127`, `0.005`, `+Inf`.
     pub up_to: String,
     /// Number of values in the bucket.
@@ -59,8 +61,8 @@ impl SampleSink<'_> {
     }
 }
 
-/// Counts by bound.
-type BoundCounts = BTreeMap<String, u64>;
+/// Smallest values and counts by bound.
+type BoundCounts = BTreeMap<String, (u64, u64)>;
 
 impl Readings {
     /// The histogram values of `figure` (index `index` in the report) from `from_ns` to `to_ns`, by
@@ -93,7 +95,7 @@ impl Readings {
             }
             let counts = by_subject.entry(&one.subject).or_default();
             for bucket in &one.buckets {
-                let count = counts.entry(bucket.up_to.clone()).or_default();
+                let (_, count) = counts.entry(bucket.up_to.clone()).or_insert((bucket.least, 0));
                 // Earlier reports come first.
                 *count = match counts_now {
                     true => count.wrapping_add(bucket.count),
@@ -102,7 +104,8 @@ impl Readings {
             }
         }
         let ascending = |counts: BoundCounts| {
-            let mut buckets: Vec<Bucket> = counts.into_iter().map(|(up_to, count)| Bucket { up_to, count }).collect();
+            let mut buckets: Vec<Bucket> =
+                counts.into_iter().map(|(up_to, (least, count))| Bucket { least, up_to, count }).collect();
             let bound = |bucket: &Bucket| bucket.up_to.parse::<f64>().unwrap_or(f64::INFINITY);
             buckets.sort_by(|one, other| bound(one).total_cmp(&bound(other)));
             // A decreased count is invalid.

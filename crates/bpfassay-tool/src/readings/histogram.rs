@@ -127,8 +127,9 @@ fn end(sink: &mut SampleSink<'_>, table: Option<OpenHistogram>, labels: &[(Strin
     let mut row: TextRow<'_> = labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
     row.insert(format!("{name}.count").into(), count.into());
     if sink.row(at_ns, &row, &name) {
-        let buckets: Vec<Bucket> =
-            buckets.iter().map(|range| Bucket { up_to: range.most.to_string(), count: range.count }).collect();
+        let shown =
+            |range: &BucketRange| Bucket { least: range.least, up_to: range.most.to_string(), count: range.count };
+        let buckets: Vec<Bucket> = buckets.iter().map(shown).collect();
         sink.distribution(at_ns, &row, &format!("{name}.count"), &buckets);
     }
 }

@@ -13,6 +13,7 @@ mod check;
 mod code_coverage;
 mod cost;
 mod direct;
+mod durations;
 mod events;
 mod exact;
 mod mounts;

@@ -60,8 +60,8 @@ fn difference(direct: &DirectChange, call: &str) -> Option<String> {
     };
     let functions = direct.functions.iter().filter(is_named);
     let of = |function: &FunctionChange| match function.per_call {
-        [base, _] if base == 0.0 => format!("{} is new", function.function),
-        [_, new] if new == 0.0 => format!("{} is no longer called", function.function),
+        [0.0, _] => format!("{} is new", function.function),
+        [_, 0.0] => format!("{} is no longer called", function.function),
         _ => format!("{} {:+.0}", function.function, function.difference()),
     };
     let named: Vec<String> = functions.take(NAMED).map(of).collect();

@@ -165,7 +165,7 @@ fn values_of_histograms_stand_beside_their_number() {
         buckets: counts
             .into_iter()
             .zip(["9", "10", "127"])
-            .map(|(count, up_to)| Bucket { up_to: up_to.to_owned(), count })
+            .map(|(count, up_to)| Bucket { least: 0, up_to: up_to.to_owned(), count })
             .collect(),
     };
     readings.distributions = vec![values(10, [5, 0, 1]), values(100, [103, 100, 3])];

@@ -4,7 +4,10 @@
 use bpfassay_protocol::{checked_prototype::Checked, loaded_object::UnattachedProgram};
 
 use super::*;
-use crate::finding::finding_source::{KindSources, Source};
+use crate::{
+    finding::finding_source::{KindSources, Source},
+    readings::{Bucket, Distribution},
+};
 
 /// Complete data on a run of a tool without any finding.
 #[derive(Clone)]
@@ -24,12 +27,19 @@ impl Whole {
         let mut samples = Vec::new();
         for at in [10, 50, 100] {
             let moved = |bytes| if at == 10 { 0 } else { bytes };
+            samples.push((at, 3, None, moved(7)));
             samples.push((at, 0, None, moved(430)));
             for (figure, names) in [(1, ["a", "b"]), (2, ["m", "n"])] {
                 samples.push((at, figure, Some(names[0]), moved(400)));
                 samples.push((at, figure, Some(names[1]), moved(30)));
             }
         }
+        let durations = ReportedFigure {
+            value: "nsecs.count".to_owned(),
+            ..figure(&[Operation::Read], CountedUnit::Calls, Whose::System)
+        };
+        let buckets = vec![Bucket { least: 0, up_to: "1".to_owned(), count: 7 }];
+        let values = Distribution { at_ns: 100, figure: 3, subject: None, buckets };
         let program = Checked {
             program: "on_read".to_owned(),
             section: "kprobe/vfs_read".to_owned(),
@@ -39,8 +49,8 @@ impl Whole {
         Self {
             start: Some(Start::Ready),
             prototypes: Some(vec![program]),
-            report: Some(report(vec![of(Whose::System), of(Whose::Cgroup), of(Whose::Mount)])),
-            readings: Some(Readings { lost: Some(0), ..readings(&samples) }),
+            report: Some(report(vec![of(Whose::System), of(Whose::Cgroup), of(Whose::Mount), durations])),
+            readings: Some(Readings { lost: Some(0), distributions: vec![values], ..readings(&samples) }),
             truth: Some(truth(shares)),
             kernel: KernelFacts {
                 missed_probes: Some(0),
@@ -150,7 +160,7 @@ const OF_COURSES: [Kind; 2] = [Kind::CountsGoBackwards, Kind::CountsVanish];
 
 #[test]
 fn what_is_answered_in_part_clears_nothing_that_the_rest_may_show() {
-    let of_reports = [&OF_FIGURES[..], &OF_COURSES, &[Kind::EventsDropped]].concat();
+    let of_reports = [&OF_FIGURES[..], &OF_COURSES, &[Kind::EventsDropped, Kind::ImpossibleDurations]].concat();
     let with = |change: fn(&mut Whole)| {
         let mut whole = Whole::new();
         change(&mut whole);
