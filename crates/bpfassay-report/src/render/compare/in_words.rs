@@ -3,7 +3,7 @@
 
 use bpfassay_stats::gate_decision::Change;
 
-use crate::compare::{CellComparison, Comparison, DirectChange, Fate, FunctionChange};
+use crate::compare::{CellComparison, Comparison, DirectChange, Fate, FunctionChange, MetricComparison};
 use bpfassay_results::{Figure, Role};
 
 /// Most functions that a sentence names, and the share of the difference that each must exceed.
@@ -28,17 +28,31 @@ fn sentence(cell: &CellComparison) -> Option<String> {
 }
 
 fn compared(cell: &CellComparison) -> Vec<String> {
-    let costs = cell.metrics.iter().filter_map(|metric| {
-        let direct = metric.direct.as_ref().and_then(Figure::value)?;
-        difference(direct, call(&metric.metric))
-    });
-    let listed = |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")));
-    let findings = [
-        listed("has the findings", &[&*cell.faults_new, &cell.findings_new].concat()),
-        listed("lacks the findings", &[&*cell.faults_gone, &cell.findings_gone].concat()),
-    ];
-    let clauses: Vec<String> = costs.chain(findings.into_iter().flatten()).collect();
-    if clauses.is_empty() { vec!["differs in nothing that was shown".to_owned()] } else { clauses }
+    let direct = |metric: &MetricComparison| metric.direct.as_ref().and_then(Figure::value).cloned();
+    let costs: Vec<(&str, DirectChange)> =
+        cell.metrics.iter().filter_map(|metric| Some((call(&metric.metric), direct(metric)?))).collect();
+    let of = |change: Change| -> Vec<&str> {
+        costs.iter().filter(|(_, direct)| direct.change == change).map(|(call, _)| *call).collect()
+    };
+    let mut clauses: Vec<String> = costs.iter().filter_map(|(call, direct)| difference(direct, call)).collect();
+    for (change, text) in [
+        (Change::Equivalent, "costs as many instructions per"),
+        (Change::Inconclusive, "shows no difference, and no equality, of instructions per"),
+    ] {
+        let calls = of(change);
+        if !calls.is_empty() {
+            clauses.push(format!("{text} {}", calls.join(" and ")));
+        }
+    }
+    for (text, names) in [
+        ("has the findings", [&*cell.faults_new, &cell.findings_new].concat()),
+        ("lacks the findings", [&*cell.faults_gone, &cell.findings_gone].concat()),
+    ] {
+        if !names.is_empty() {
+            clauses.push(format!("{text} {}", names.join(", ")));
+        }
+    }
+    if clauses.is_empty() { vec!["has no costs and no other findings to compare".to_owned()] } else { clauses }
 }
 
 /// Microbenchmarks have one metric, `work`, of their operations.
