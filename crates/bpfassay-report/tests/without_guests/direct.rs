@@ -304,7 +304,6 @@ fn one_instruction_more_in_a_program_is_called_from_one_run_each() {
 #[test]
 fn what_runs_and_seeds_differ_by_is_no_change() {
     let question = Question::default();
-    // Rounds differ by one instruction, and so do the means.
     let wobbling = |from: u64| with_program(&instructions(2, 1), move |run| from + u64::from(run.round));
     let found = changes(&compare(&wobbling(100), &wobbling(101), &question).unwrap());
     assert!(found.iter().all(|change| *change == Change::Inconclusive), "{found:?}");
@@ -333,15 +332,14 @@ fn what_runs_and_seeds_differ_by_is_no_change() {
 
 #[test]
 fn what_another_tool_costs_is_said_in_words() {
-    let question = Question { tools: vec![("kprobe".to_owned(), "fexit".to_owned())], ..Question::default() };
+    let question = Question { tools: vec![("kprobe".into(), "fexit".into())], ..Question::default() };
     let more = "costs 41 instructions more per write; costs 41 instructions more per read";
     for (program, words) in [(141, more), (100, "costs as many instructions per write and read")] {
-        let of = |run: &PlannedRun| if run.spec.probe.to_string() == "kprobe" { 100 } else { program };
+        let of = |run: &PlannedRun| if run.spec.probe.to_string() == "fexit" { program } else { 100 };
         let results = with_program(&instructions(1, 1), of);
         let comparison = compare(&results, &results, &question).unwrap();
-        assert!(comparison.cells.iter().all(|cell| cell.under_test == "kprobe → fexit"), "nothing else is compared");
-        let text = comparison_text(&comparison, Style::default(), false);
-        assert!(text.contains(&format!("x86_64 6.1, w: `fexit` {words}\n")), "{text}");
+        assert!(comparison.cells.iter().all(|cell| cell.under_test == "kprobe → fexit"));
+        assert!(comparison_text(&comparison, Style::default(), false).contains(&format!("`fexit` {words}\n")));
     }
 }
 
