@@ -58,10 +58,10 @@ pub(super) fn pair<'a>(
     new: &'a Results,
     question: &Question,
 ) -> Result<Vec<CellPair<'a>>, NotComparable> {
-    for (side, results) in [base, new].into_iter().enumerate() {
-        let names = question.tools.iter().map(|(base, new)| [base, new][side].clone());
-        let known = results.cells.iter().map(CellResult::under_test).collect::<BTreeSet<_>>();
-        known_names("--tool", &names.collect::<Vec<_>>(), known.iter().map(String::as_str).collect())?;
+    for (side, (results, name)) in [(base, "the base results"), (new, "the new results")].into_iter().enumerate() {
+        let asked: Vec<String> = question.tools.iter().map(|(base, new)| [base, new][side].clone()).collect();
+        let known: BTreeSet<String> = results.cells.iter().map(CellResult::under_test).collect();
+        known_names("--tool", &asked, known.iter().map(String::as_str).collect(), Some(name))?;
     }
     let is_asked = |cell: &CellResult, side: usize| {
         let name = cell.under_test();

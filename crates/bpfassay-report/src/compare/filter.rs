@@ -44,11 +44,11 @@ impl Filter {
         }
         let probes: Vec<String> = self.probes.iter().map(|name| whole_name(name)).collect();
         let metrics = || cells.iter().flat_map(|cell| &cell.metrics);
-        known_names("--probe", &probes, cells.iter().map(|cell| cell.under_test.as_str()).collect())?;
-        known_names("--metric", &self.metrics, metrics().map(|metric| &*metric.metric).collect())?;
+        known_names("--probe", &probes, cells.iter().map(|cell| cell.under_test.as_str()).collect(), None)?;
+        known_names("--metric", &self.metrics, metrics().map(|metric| &*metric.metric).collect(), None)?;
         let accesses: Vec<String> = self.accesses.iter().map(ToString::to_string).collect();
         let of_some = metrics().filter_map(|metric| metric.access.map(|access| access.name())).collect();
-        known_names("--access", &accesses, of_some)?;
+        known_names("--access", &accesses, of_some, None)?;
         let all = rows(cells);
         cells.retain(|cell| probes.is_empty() || probes.contains(&cell.under_test));
         if self.is_of_metrics() {
@@ -79,13 +79,20 @@ fn whole_name(name: &str) -> String {
     name.parse::<ProbeConfiguration>().map_or_else(|_| name.to_owned(), |probe| probe.to_string())
 }
 
-/// Refuses names that are not in `known`.
-pub(super) fn known_names(option: &str, names: &[String], known: BTreeSet<&str>) -> Result<(), NotComparable> {
+/// Refuses names that are not in `known`: the names in both results, of which neither has the name,
+/// or in `side`.
+pub(super) fn known_names(
+    option: &str,
+    names: &[String],
+    known: BTreeSet<&str>,
+    side: Option<&str>,
+) -> Result<(), NotComparable> {
     let Some(unknown) = names.iter().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
     let near = nearest(unknown, known.iter().copied());
     let hint = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
     let all = if known.is_empty() { "none".to_owned() } else { known.into_iter().collect::<Vec<_>>().join(", ") };
-    let problem = format!("{option} names `{}`, which neither has{hint}; there are: {all}", unknown.escape_debug());
+    let lacking = side.map_or_else(|| "neither has".to_owned(), |side| format!("{side} do not have"));
+    let problem = format!("{option} names `{}`, which {lacking}{hint}; there are: {all}", unknown.escape_debug());
     Err(NotComparable::Filter { problem })
 }
 
@@ -97,4 +104,22 @@ fn rows(cells: &[CellComparison]) -> Vec<String> {
         format!("{} ({})", cell.under_test, if names.is_empty() { "no figures".to_owned() } else { names.join(", ") })
     };
     cells.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_nearest_one_and_the_side_that_lacks_it() {
+        let refused = |name: &str, side| {
+            let known = BTreeSet::from(["fexit", "kprobe"]);
+            known_names("--tool", &[name.to_owned()], known, side).map_err(|error| error.to_string())
+        };
+        assert_eq!(refused("fexit", None), Ok(()));
+        let neither = refused("fexot", None).unwrap_err();
+        assert!(neither.contains("`fexot`, which neither has (did you mean `fexit`?)"), "{neither}");
+        let base = refused("fexot", Some("the base results")).unwrap_err();
+        assert!(base.contains("`fexot`, which the base results do not have (did you"), "{base}");
+    }
 }

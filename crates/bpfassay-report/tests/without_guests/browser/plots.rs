@@ -9,8 +9,9 @@ use serde::Deserialize;
 
 use super::chromium::Browser;
 
-/// Tolerance in pixels of the plot's own unit: half a mark.
-const NEAR: f64 = 2.0;
+/// Tolerance in pixels of the plot's own unit: half a mark, and a pixel by which the middle of a
+/// number's box depends on the font.
+const NEAR: f64 = 3.0;
 
 /// The smallest height of letters, in CSS pixels.
 const LETTERS: f64 = 9.0;
