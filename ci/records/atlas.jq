@@ -6,7 +6,7 @@ include "results";
 
 # What a guest lacks, if that is why the tool did not become ready; else nothing.
 def lacking:
-  if test("uprobe target file") then "the guest has no file " + (capture("uprobe target file '(?<file>[^']+)'").file) + " that a uprobe of the tool needs"
+  if test("uprobe target file '/") then "the guest has no file " + (capture("uprobe target file '(?<file>/[^']+)'").file) + " that a uprobe of the tool needs"
   elif test("ldd: not found") then "the guest has no bash and no ldd"
   elif test("has not printed a line that matches") then "it printed nothing that shows that it is ready"
   elif test("failed to init perf sampling|Failed to attach to a hardware event") then "QEMU without KVM has no hardware counters"
