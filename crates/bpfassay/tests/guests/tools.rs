@@ -150,7 +150,10 @@ fn tools_of_packages_find_what_every_debian_has() {
     }
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
-    write("argument.bt", "tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }");
+    // bpftrace finds a library by its name in /etc/ld.so.cache.
+    let library = "uprobe:libc:getaddrinfo { @resolved = count(); }";
+    let argument = "tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }";
+    write("argument.bt", &format!("{argument}\n{library}\n"));
     write("echo.bt", r#"tracepoint:syscalls:sys_enter_write { printf("%d %s\n", pid, comm); }"#);
     let mut command = uncounted(directory.path());
     command.args(["run", "--yes", "--arch", "x86_64", "--output", "out"]).arg(study("wrong-tools.toml"));
