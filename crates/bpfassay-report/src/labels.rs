@@ -275,7 +275,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     }
 }
 
-/// What the tool or its loader printed, after the reason that is in it.
+/// Returns what the tool or its loader printed, with the reason in it repeated at the start.
 pub(crate) fn printed(refusal: &Refusal) -> String {
     match started(refusal) {
         Start::Refused(known) => known.message,

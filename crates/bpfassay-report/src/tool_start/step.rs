@@ -23,9 +23,10 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
             // An earlier log belongs to a program without which the tool continued.
             let reason = printed.reason.or_else(|| line_of_verifier(&refusal.message));
             let verifier = reason.filter(|_| step == Step::Load);
-            let compiler = line_of_compiler(&refusal.message).filter(|_| step == Step::Open);
-            let message = [compiler.unwrap_or_default(), &refusal.message].join("; ");
-            let message = message.trim_start_matches("; ").to_owned();
+            let message = match line_of_compiler(&refusal.message).filter(|_| step == Step::Open) {
+                Some(line) => format!("{line}; {}", refusal.message),
+                None => refusal.message.clone(),
+            };
             Start::Refused(Refusal { step, program: printed.program, verifier, message, ..refusal.clone() })
         }
         None => Start::NotReady { message: refusal.message.clone() },

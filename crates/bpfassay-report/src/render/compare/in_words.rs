@@ -3,8 +3,8 @@
 
 use bpfassay_stats::gate_decision::Change;
 
-use crate::compare::{CellComparison, Comparison, DirectChange, Fate, FunctionChange, MetricComparison};
-use bpfassay_results::{Figure, Role};
+use crate::compare::{CellComparison, Comparison, DirectChange, Fate, FunctionChange};
+use bpfassay_results::Role;
 
 /// Most functions that a sentence names, and the share of the difference that each must exceed.
 const NAMED: usize = 2;
@@ -28,9 +28,11 @@ fn sentence(cell: &CellComparison) -> Option<String> {
 }
 
 fn compared(cell: &CellComparison) -> Vec<String> {
-    let direct = |metric: &MetricComparison| metric.direct.as_ref().and_then(Figure::value).cloned();
-    let costs: Vec<(&str, DirectChange)> =
-        cell.metrics.iter().filter_map(|metric| Some((call(&metric.metric), direct(metric)?))).collect();
+    let costs = cell.metrics.iter().filter_map(|metric| {
+        let direct = metric.direct.as_ref()?.value()?;
+        Some((call(&metric.metric), direct))
+    });
+    let costs: Vec<(&str, &DirectChange)> = costs.collect();
     let of = |change: Change| -> Vec<&str> {
         costs.iter().filter(|(_, direct)| direct.change == change).map(|(call, _)| *call).collect()
     };
