@@ -4,6 +4,7 @@
 pub(crate) mod activity;
 mod again;
 mod boot_coverage;
+mod budgets;
 mod bytes;
 mod calls;
 mod cells;

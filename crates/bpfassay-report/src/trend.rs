@@ -6,14 +6,13 @@ mod trend_noise;
 
 use std::{
     borrow::Borrow,
-    cmp::Ordering,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
 };
 
 use bpfassay_protocol::Arch;
 use bpfassay_stats::change_points::{Point, Search, Segmentation};
-use bpfassay_study::{Clock, MetricName, Plan, Share};
+use bpfassay_study::{Clock, MetricName, Plan, Share, by_version};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -260,30 +259,6 @@ fn quantity(index: &Index<'_>, model: &CellResult, metric: MetricName) -> Quanti
         .filter(|figures| figures.name == metric && figures.overhead.value().is_some());
     let is_positive = |figures: &CellMetric| figures.cost.value().is_some_and(|cost| cost.per_call.value > 0.0);
     if measured.all(is_positive) { Quantity::InstructionsPerCall } else { Quantity::Overhead }
-}
-
-/// Compares names of kernels by version: numbers by value, a release candidate before its release
-/// (7.3-rc before 7.3).
-#[must_use]
-pub fn by_version(a: &str, b: &str) -> Ordering {
-    let parts = |name: &str| -> Vec<(u8, u64, String)> {
-        let mut parts = Vec::new();
-        for part in name.split(['.', '-', '+', '~']) {
-            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-            let (number, rest) = part.split_at(digits);
-            match number.parse() {
-                Ok(number) => parts.push((2, number, rest.to_owned())),
-                Err(_) if part.starts_with("rc") => {
-                    parts.push((0, rest.trim_start_matches("rc").parse().unwrap_or(0), String::new()));
-                }
-                Err(_) => parts.push((3, 0, part.to_owned())),
-            }
-        }
-        // The end of a name sorts after a release candidate and before anything else.
-        parts.push((1, 0, String::new()));
-        parts
-    };
-    parts(a).cmp(&parts(b)).then_with(|| a.cmp(b))
 }
 
 impl Trend {

@@ -59,6 +59,13 @@ pub struct Loaded {
     /// reports it; only the loader of bare objects does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_ns: Option<u64>,
+    /// Time from the signal until the tool had ended, in the same unit; `None` if it was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_ns: Option<u64>,
+    /// Memory that the kernel accounts to all maps of the tool, in bytes; `None` if it does not
+    /// report that of each map.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map_bytes: Option<u64>,
     /// The programs as the kernel held them when the tool was ready.
     pub programs: Vec<BpfObject>,
 }

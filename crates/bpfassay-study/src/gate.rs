@@ -46,7 +46,8 @@ pub struct Gate {
     /// The absolute byte error is at most this in every phase of every run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub byte_error: Option<u64>,
-    /// Limits on the programs of a tool under test.
+    /// Limits on the programs and maps of a tool under test, and on the time to load, attach and
+    /// detach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<Budget>,
     /// Whether attaching must go as expected: expected refusals happen, and nothing else is
@@ -150,10 +151,11 @@ impl Gate {
         if has_limit || has_count || gate.attach || !gate.deny.is_empty() {
             return Ok(gate);
         }
-        Err(section.error(
+        let budgets: String = BudgetFigure::ALL.iter().map(|(key, ..)| format!("`{key}`, ")).collect();
+        Err(section.error(format!(
             "this gate has no limit: give `overhead`, `overhead_per_call`, `direct_cost`, `relative_error`, `byte_error`, \
-             `verified_instructions`, `jited_bytes`, `attach_ms`, `attach = true` or `deny`",
-        ))
+             {budgets}`attach = true` or `deny`",
+        )))
     }
 }
 

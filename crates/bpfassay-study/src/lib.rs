@@ -35,7 +35,7 @@ pub mod target;
 pub mod workload;
 
 pub use bpfassay_input::document::{Invalid, nearest};
-pub use budget::{Budget, BudgetFigure};
+pub use budget::{Budget, BudgetFigure, GROWTH_FLOOR};
 pub use clock::Clock;
 pub use cost_model::Model;
 pub use error::{ExpandError, StudyError};
@@ -47,7 +47,7 @@ pub use plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, file_system_id
 pub use read_study::{folder, load};
 pub use shard::Shard;
 pub use study::{Addresses, Deadlines, GuestSize, Study, StudyDesign, WarmUp, WarmUpRule};
-pub use target::Target;
+pub use target::{Target, by_version};
 pub use workload::{
     CommandSpec, EngineChoice, Interface, IorSpec, IorTest, Metric, MetricInput, MetricName, MetricSpec, NoMetricName,
     PhaseReport, WorkloadKind, WorkloadSpec,

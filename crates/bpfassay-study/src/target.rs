@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Targets: pairs of an architecture and a kernel.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 use bpfassay_input::document::{Field, Reported};
 use bpfassay_protocol::Arch;
@@ -45,6 +45,30 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{} {}", self.arch, self.kernel))
     }
+}
+
+/// Compares names of kernels by version: numbers by value, a release candidate before its release
+/// (7.3-rc before 7.3).
+#[must_use]
+pub fn by_version(a: &str, b: &str) -> Ordering {
+    let parts = |name: &str| -> Vec<(u8, u64, String)> {
+        let mut parts = Vec::new();
+        for part in name.split(['.', '-', '+', '~']) {
+            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            let (number, rest) = part.split_at(digits);
+            match number.parse() {
+                Ok(number) => parts.push((2, number, rest.to_owned())),
+                Err(_) if part.starts_with("rc") => {
+                    parts.push((0, rest.trim_start_matches("rc").parse().unwrap_or(0), String::new()));
+                }
+                Err(_) => parts.push((3, 0, part.to_owned())),
+            }
+        }
+        // The end of a name sorts after a release candidate and before anything else.
+        parts.push((1, 0, String::new()));
+        parts
+    };
+    parts(a).cmp(&parts(b)).then_with(|| a.cmp(b))
 }
 
 /// Checks a kernel name or pattern.
@@ -95,6 +119,23 @@ pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Reported> {
 mod tests {
     use super::*;
     use crate::ExpandError;
+
+    #[test]
+    fn kernels_are_ordered_by_version() {
+        for (before, after) in [
+            ("5.10", "6.1"),
+            ("6.1", "6.12"),
+            ("6.9", "6.12"),
+            ("6.12", "6.12.3"),
+            ("7.3-rc", "7.3"),
+            ("7.3-rc2", "7.3-rc10"),
+            ("7.2", "7.3-rc"),
+        ] {
+            assert_eq!(by_version(before, after), Ordering::Less, "{before} {after}");
+            assert_eq!(by_version(after, before), Ordering::Greater, "{after} {before}");
+        }
+        assert_eq!(by_version("6.1", "6.1"), Ordering::Equal);
+    }
 
     #[test]
     fn a_pattern_stands_for_no_name_that_leads_elsewhere() {

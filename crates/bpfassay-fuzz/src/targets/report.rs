@@ -8,6 +8,7 @@ use bpfassay_report::{
     derive, render, trend,
 };
 use bpfassay_results::{Again, Event, Journal, JournalContents, JournalEntry, JournalHeader, Results, file, journal};
+use bpfassay_study::by_version;
 
 use crate::corpus;
 
@@ -139,7 +140,7 @@ pub(super) fn kernel_order(text: &str) {
     let names: Vec<&str> = text.split_whitespace().take(12).collect();
     for a in &names {
         for b in &names {
-            assert_eq!(trend::by_version(a, b), trend::by_version(b, a).reverse());
+            assert_eq!(by_version(a, b), by_version(b, a).reverse());
         }
     }
 }

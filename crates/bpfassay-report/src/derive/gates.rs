@@ -8,10 +8,11 @@ use bpfassay_stats::{
     equivalence::Equivalence,
     gate_decision::{GateEvidence, verdicts},
 };
-use bpfassay_study::{Budget, BudgetFigure, Correction, Gate, MetricName, Plan, Share};
+use bpfassay_study::{Correction, Gate, MetricName, Plan, Share};
 use bpfassay_tool::finding::{self, Kind};
 
 use super::{
+    budgets,
     context::DeriveContext,
     direct,
     levels::LEVEL,
@@ -33,7 +34,7 @@ pub(super) fn derive(context: &DeriveContext<'_>, cells: &[CellResult]) -> Vec<G
         // `cells` has a result for each cell of the plan, in the same order.
         let covered = plan.cells.iter().zip(cells).filter(|(cell, _)| gate.covers(&plan.study, cell));
         for (_, cell) in covered {
-            let found = evaluate(context, gate, cell);
+            let found = evaluate(context, gate, cells, cell);
             results.extend(found.into_iter().map(|(demand, metric, evaluated)| GateResult {
                 gate: u32::try_from(index).unwrap_or(u32::MAX),
                 demand,
@@ -101,7 +102,7 @@ impl Evaluated {
 
 type GateRow = (Demand, Option<MetricName>, Evaluated);
 
-fn evaluate(context: &DeriveContext<'_>, gate: &Gate, cell: &CellResult) -> Vec<GateRow> {
+fn evaluate(context: &DeriveContext<'_>, gate: &Gate, cells: &[CellResult], cell: &CellResult) -> Vec<GateRow> {
     let mut rows = Vec::new();
     if gate.attach {
         rows.push((Demand::Attach, None, attach(cell)));
@@ -112,9 +113,10 @@ fn evaluate(context: &DeriveContext<'_>, gate: &Gate, cell: &CellResult) -> Vec<
     if matches!(cell.attach, Attach::Refused { expected: true, .. }) {
         return rows;
     }
-    rows.extend(
-        gate.budgets.iter().map(|&budget| (Demand::Budget { budget }, None, self::budget(context, cell, budget))),
-    );
+    rows.extend(gate.budgets.iter().filter_map(|&budget| {
+        let (verdict, found) = budgets::decide(context, cells, cell, budget)?;
+        Some((Demand::Budget { budget }, None, Evaluated::new(verdict, found)))
+    }));
     for (metric, accuracy) in cell.rows() {
         let limit = if metric.calls_of.is_some() { gate.overhead_per_call } else { gate.overhead };
         if let Some(limit) = limit {
@@ -169,44 +171,6 @@ fn attach(cell: &CellResult) -> Evaluated {
         }
         Attach::Unknown { reason } => Evaluated::new(Verdict::Inconclusive, format!("not known: {reason}")),
     }
-}
-
-/// Decides by what the kernel made of the tool's programs in the first measured run. A figure that
-/// the kernel does not report leaves the verdict open.
-fn budget(context: &DeriveContext<'_>, cell: &CellResult, Budget { figure, limit }: Budget) -> Evaluated {
-    let Some(loaded) = cell.tool_result.as_ref().and_then(|tool| tool.loaded.as_ref()) else {
-        let reason = match cell.tool {
-            Some(_) => "not measured: the tool was not ready in any run",
-            None => "not measured: the programs of the bundled tracer are not recorded, only those of tools",
-        };
-        return Evaluated::new(Verdict::Inconclusive, reason);
-    };
-    let of_programs = || loaded.programs.iter().map(|program| (&program.name, program.code.as_ref()));
-    let unknown = |what: &str| Evaluated::new(Verdict::Inconclusive, format!("not known: {what}"));
-    let (found, words) = match figure {
-        BudgetFigure::AttachMs if !is_timed(context.plan, context.provenance, cell.target.arch) => {
-            return unknown("a guest that is emulated has no time under the wall clock");
-        }
-        BudgetFigure::AttachMs => (loaded.ready_ns.div_ceil(1_000_000), String::new()),
-        _ if loaded.programs.is_empty() => return unknown("the tool had no program in the kernel"),
-        BudgetFigure::VerifiedInstructions => {
-            let all: Option<Vec<_>> = of_programs().map(|(name, code)| Some((code?.verified?, name))).collect();
-            let Some((most, name)) = all.and_then(|all| all.into_iter().max()) else {
-                return unknown("the kernel does not report what the verifier processed (Linux 5.16 and later do)");
-            };
-            (most.into(), format!(" of {name}"))
-        }
-        BudgetFigure::JitedBytes => {
-            let all: Option<Vec<_>> = of_programs().map(|(_, code)| Some(u64::from(code?.jited_bytes))).collect();
-            match all {
-                Some(all) if all.iter().all(|&bytes| bytes > 0) => (all.iter().sum(), String::new()),
-                Some(_) => return unknown("the kernel interprets a program"),
-                None => return unknown("the kernel does not report the machine code of a program"),
-            }
-        }
-    };
-    let verdict = if found <= limit { Verdict::Pass } else { Verdict::Regression };
-    Evaluated::new(verdict, format!("{found} {}{words}", figure.words()))
 }
 
 /// Decides by the findings of a tool: one fault is enough for a regression. If the gate denies

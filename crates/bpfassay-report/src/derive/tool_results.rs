@@ -269,6 +269,12 @@ const EVICTING: [u32; 2] = [9, 10];
 /// (`map_mem_usage`). The buckets and headers of a hash map can need more than the keys and values.
 const MAPS_UNDERSTATED: [(u32, u32); 2] = [(5, 11), (6, 4)];
 
+/// Whether kernels of this series report less than the memory of maps.
+pub(super) fn maps_are_understated(series: Option<Series>) -> bool {
+    let [first, end] = MAPS_UNDERSTATED;
+    series.is_some_and(|series| (first..end).contains(&series.version()))
+}
+
 fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Option<Series>) -> KernelFacts {
     let left = &seen.left_behind;
     let mut left_behind: Vec<String> = Vec::new();
@@ -280,8 +286,7 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Op
     let in_kernel = objects().filter_map(|object| object.memory_bytes);
     let unknown = objects().filter(|object| object.memory_bytes.is_none()).count();
     let resident = seen.resident_bytes.iter().copied().max().unwrap_or(0);
-    let [first, end] = MAPS_UNDERSTATED;
-    let is_understated = !seen.maps.is_empty() && series.is_some_and(|series| (first..end).contains(&series.version()));
+    let is_understated = !seen.maps.is_empty() && maps_are_understated(series);
     let memory_lacks = match unknown {
         0 if resident == 0 => Some("the memory of its processes is not known".to_owned()),
         0 if is_understated => Some("Linux 5.11 to 6.3 report only the keys and values of maps".to_owned()),

@@ -8,15 +8,16 @@
 )]
 
 use bpfassay_protocol::{
+    Arch,
     loaded_object::{LoadedObject, ObjectLine, UnattachedProgram, VerifiedProgram},
     tool_job::{BpfObject, OutputPiece, ProgramCode, Source, ToolFigures, VerifierStatistics},
 };
 use bpfassay_report::{
     compare::{Question, compare},
     derive,
-    render::{Screen, Style, comparison_text, screen, text},
+    render::{Screen, Style, comparison_text, html, screen, text},
 };
-use bpfassay_results::{Outcome, Results};
+use bpfassay_results::{GateResult, Outcome, Results};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Clock, Narrowing, Study};
 use bpfassay_tool::{ToolFile, UnderTest};
@@ -240,6 +241,144 @@ fn budgets_are_decided_by_what_the_kernel_made_of_the_programs() {
         assert!(verdict == Verdict::Inconclusive && found.starts_with("not known: "), "{limits}: {found}");
     }
     assert_eq!(decided("verified_instructions = 1", &[]).0, Verdict::Inconclusive);
+}
+
+/// Creates results of the tool on `kernels`, each with its programs and the figures of the tool.
+fn results_along(kernels: &[(&str, Vec<BpfObject>)], limits: &str, change: impl Fn(&mut ToolFigures)) -> Results {
+    let mut study = study();
+    study.demand(limits).unwrap();
+    let names = kernels.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let narrowing = Narrowing { kernels: names, archs: vec![Arch::X86_64], ..Narrowing::default() };
+    let plan = bpfassay_study::expand(&study, &narrowing, &bpfassay_study::Available::default()).unwrap();
+    derive(&contents_of(plan, |block, run| {
+        let (_, programs) = kernels.iter().find(|(name, _)| *name == block.target.kernel).unwrap();
+        let mut figures = figures(run.spec.probe, 1.0, 1.0);
+        let mut seen = ToolFigures {
+            programs: programs.clone(),
+            ready_ns: 1_234_000_000,
+            ended: "ended".to_owned(),
+            stop_ns: Some(20_500_000),
+            ..ToolFigures::default()
+        };
+        change(&mut seen);
+        figures.tool = Some(Box::new(seen));
+        Outcome::Measured(Box::new(figures))
+    }))
+}
+
+fn verdicts(results: &Results) -> Vec<(String, Verdict, String)> {
+    let of = |gate: &GateResult| (gate.cell.clone(), gate.verdict, gate.found.clone());
+    results.gates.iter().map(of).collect()
+}
+
+#[test]
+fn growth_is_that_of_a_program_since_the_kernel_before_above_a_floor() {
+    let on = |kernel, verified: &[(&str, Option<u32>)]| {
+        let programs = verified.iter().zip(7..).map(|(&(name, verified), id)| program(id, name, verified, 400));
+        (kernel, programs.collect::<Vec<_>>())
+    };
+    let grown = |kernels: &[(&str, Vec<BpfObject>)]| {
+        verdicts(&results_along(kernels, "verified_growth_percent = 5", |_| ()))
+            .into_iter()
+            .map(|(_, verdict, found)| (verdict, found))
+            .collect::<Vec<_>>()
+    };
+    // The oldest kernel has none before it; the order of the study does not matter.
+    let found = grown(&[
+        on("6.12", &[("large", Some(105_001)), ("small", Some(3_999))]),
+        on("6.1", &[("large", Some(100_000)), ("small", Some(2_000))]),
+    ]);
+    assert_eq!(
+        found,
+        [(
+            Verdict::Regression,
+            "6 % more instructions verified than on the kernel before, x86_64 6.1: 100000, then 105001 of large"
+                .to_owned()
+        )]
+    );
+    // Five per cent are kept, and a small program can double.
+    let found = grown(&[
+        on("6.1", &[("large", Some(100_000)), ("small", Some(2_000))]),
+        on("6.12", &[("large", Some(105_000)), ("small", Some(4_000))]),
+    ]);
+    assert_eq!(found[0].0, Verdict::Pass, "{found:?}");
+    let found = grown(&[on("6.1", &[("small", Some(2_000))]), on("6.12", &[("small", Some(4_001))])]);
+    assert_eq!(found[0].0, Verdict::Regression, "{found:?}");
+    // A kernel that does not report it is passed over; without any other, nothing is known.
+    let found =
+        grown(&[on("5.10", &[("p", Some(10_000))]), on("6.1", &[("p", None)]), on("6.12", &[("p", Some(20_000))])]);
+    assert_eq!(found.iter().map(|found| found.0).collect::<Vec<_>>(), [Verdict::Inconclusive, Verdict::Regression]);
+    assert!(found[1].1.contains("x86_64 5.10: 10000, then 20000 of p"), "{found:?}");
+    for kernels in [
+        vec![on("6.12", &[("p", Some(9))])],
+        vec![on("5.10", &[("p", None)]), on("6.12", &[("p", Some(9))])],
+        vec![on("6.1", &[("q", Some(9))]), on("6.12", &[("p", Some(9))])],
+    ] {
+        let found = grown(&kernels);
+        assert!(
+            matches!(&found[..], [(Verdict::Inconclusive, found)] if found.starts_with("not known: ")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn memory_of_maps_and_the_time_to_end_are_budgets() {
+    let map = |memory_bytes| BpfObject { id: 1, name: "m".to_owned(), kind: 1, memory_bytes, code: None };
+    let programs = vec![program(7, "p", Some(9), 400)];
+    let decided = |kernel, limits: &str, maps: &[BpfObject], stop_ns| {
+        let change = |seen: &mut ToolFigures| (seen.maps, seen.stop_ns) = (maps.to_vec(), stop_ns);
+        let (_, verdict, found) = verdicts(&results_along(&[(kernel, programs.clone())], limits, change)).remove(0);
+        (verdict, found)
+    };
+    let maps = [map(Some(4096)), map(Some(904))];
+    assert_eq!(decided("6.12", "map_bytes = 5000", &maps, Some(1)), (Verdict::Pass, "5000 bytes of maps".to_owned()));
+    assert_eq!(decided("6.12", "map_bytes = 4999", &maps, Some(1)).0, Verdict::Regression);
+    // 6.1 reports less than the maps have: more than the limit is enough, less shows nothing.
+    assert_eq!(decided("6.1", "map_bytes = 4999", &maps, Some(1)).0, Verdict::Regression);
+    assert_eq!(decided("6.1", "map_bytes = 5000", &maps, Some(1)).0, Verdict::Inconclusive);
+    assert_eq!(decided("6.12", "map_bytes = 5000", &[map(None)], Some(1)).0, Verdict::Inconclusive);
+    assert_eq!(decided("6.12", "map_bytes = 0", &[], Some(1)).0, Verdict::Pass);
+
+    assert_eq!(
+        decided("6.12", "detach_ms = 21", &[], Some(20_500_000)),
+        (Verdict::Pass, "21 ms until ended".to_owned())
+    );
+    assert_eq!(decided("6.12", "detach_ms = 20", &[], Some(20_500_000)).0, Verdict::Regression);
+    let (verdict, found) = decided("6.12", "detach_ms = 5000", &[], None);
+    assert_eq!((verdict, &*found), (Verdict::Regression, "it had not ended after 5000 ms and was killed"));
+    assert_eq!(decided("6.12", "detach_ms = 5001", &[], None).0, Verdict::Inconclusive);
+    // Only the loader of bare objects reports these.
+    for limits in ["states = 9", "load_ms = 9"] {
+        assert_eq!(decided("6.12", limits, &[], Some(1)).0, Verdict::Inconclusive, "{limits}");
+    }
+}
+
+#[test]
+fn states_and_the_time_to_load_are_those_that_the_loader_of_bare_objects_reports() {
+    let log = VerifierStatistics { instructions: 9, total_states: 40, peak_states: 1, time_us: 40 };
+    let decided = |limits: &str| {
+        let mut study = study();
+        study.demand(limits).unwrap();
+        let results = results_with(&study, &[program(7, "p", None, 400)], &[(7, log)]);
+        verdicts(&results).into_iter().find(|(cell, ..)| cell.starts_with("x86_64_6.12_")).unwrap()
+    };
+    assert_eq!(
+        (decided("states = 40").1, &*decided("states = 40").2),
+        (Verdict::Pass, "40 states of the verifier of p")
+    );
+    assert_eq!(decided("states = 39").1, Verdict::Regression);
+    assert_eq!((decided("load_ms = 21").1, &*decided("load_ms = 21").2), (Verdict::Pass, "21 ms for loading"));
+    assert_eq!(decided("load_ms = 20").1, Verdict::Regression);
+}
+
+#[test]
+fn the_page_shows_what_the_verifier_makes_of_each_program_along_the_kernels() {
+    let page = |kernels: &[(&str, Vec<BpfObject>)]| html(&results_along(kernels, "attach_ms = 9000", |_| ())).unwrap();
+    let on = |kernel, verified| (kernel, vec![program(7, "on_read", Some(verified), 400)]);
+    const TITLE: &str = "x86_64, mine: instructions verified along the kernels";
+    assert!(page(&[on("6.1", 90), on("6.12", 200)]).contains(TITLE));
+    assert!(!page(&[on("6.12", 200)]).contains(TITLE));
 }
 
 #[test]

@@ -7,12 +7,10 @@
     reason = "helpers of tests; clippy.toml spares only the test functions themselves"
 )]
 
-use std::cmp::Ordering;
-
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
     render::{Style, trend_markdown, trend_text},
-    trend::{Quantity, by_version, trend},
+    trend::{Quantity, trend},
 };
 use bpfassay_results::Results;
 use bpfassay_study::Clock;
@@ -50,23 +48,6 @@ fn several_results_follow_one_another() {
     assert_eq!((points.len(), points[0].label.as_str(), points[24].label.as_str()), (48, "6.18.1 may", "6.18.1 june"));
     assert!(trend::<Results>(&[]).is_err());
     assert!(trend(&[("a".to_owned(), one), ("b".to_owned(), series(Clock::Wall))]).is_err());
-}
-
-#[test]
-fn kernels_are_ordered_by_version() {
-    for (before, after) in [
-        ("5.10", "6.1"),
-        ("6.1", "6.12"),
-        ("6.9", "6.12"),
-        ("6.12", "6.12.3"),
-        ("7.3-rc", "7.3"),
-        ("7.3-rc2", "7.3-rc10"),
-        ("7.2", "7.3-rc"),
-    ] {
-        assert_eq!(by_version(before, after), Ordering::Less, "{before} {after}");
-        assert_eq!(by_version(after, before), Ordering::Greater, "{after} {before}");
-    }
-    assert_eq!(by_version("6.1", "6.1"), Ordering::Equal);
 }
 
 #[test]

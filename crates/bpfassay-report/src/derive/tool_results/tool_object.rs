@@ -47,7 +47,13 @@ pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
             code.verified = code.verified.or(verified.log.map(|log| log.instructions));
         }
     }
-    Loaded { ready_ns: seen.ready_ns, load_ns: reported.map(|loaded| loaded.load_ns), programs }
+    Loaded {
+        ready_ns: seen.ready_ns,
+        load_ns: reported.map(|loaded| loaded.load_ns),
+        stop_ns: seen.stop_ns,
+        map_bytes: seen.maps.iter().map(|map| map.memory_bytes).sum(),
+        programs,
+    }
 }
 
 /// Returns how the object's programs compare with the kernel's prototypes; `None` if the loader did

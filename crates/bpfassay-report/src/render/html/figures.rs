@@ -5,6 +5,7 @@ mod along;
 pub(super) mod axis;
 pub(super) mod dots;
 mod icicle;
+mod programs;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,6 +17,7 @@ use self::{
     axis::{Panel, PlotStyle, together},
     dots::dots,
     icicle::icicles,
+    programs::verified_along_kernels,
 };
 use super::plot::{self, Curves, DotRow, Mark, Sizes};
 use crate::{
@@ -69,6 +71,7 @@ impl Plots {
 pub(super) fn plots(results: &Results) -> Vec<Plots> {
     let all = [
         Plots { id: "series", title: "Along the kernels", plots: along_kernels(results) },
+        Plots { id: "verified", title: "Programs along the kernels", plots: verified_along_kernels(results) },
         Plots { id: "overhead", title: "Relative overhead", plots: overheads(results) },
         Plots { id: "calls", title: "Relative overhead per call", plots: of_cells(results, OVERHEAD_PER_CALL).0 },
         Plots { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR).0 },

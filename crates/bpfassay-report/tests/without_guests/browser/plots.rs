@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_report::trend::by_version;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Results};
+use bpfassay_study::by_version;
 use serde::Deserialize;
 
 use super::chromium::Browser;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bpfassay_protocol::Arch;
-use bpfassay_study::Target;
+use bpfassay_study::{Target, by_version};
 
 use super::{
     super::{
@@ -13,7 +13,7 @@ use super::{
     },
     Curved, Panel, Plot, PlottedFigure, WithSize, row,
 };
-use crate::trend::{Quantity, TrendSeries, by_version, trend};
+use crate::trend::{Quantity, TrendSeries, trend};
 use bpfassay_results::{CellResult, Figure, Results};
 
 /// The smallest number of kernels of one architecture that form a series.
