@@ -298,6 +298,31 @@ impl BpfMap {
     /// # Errors
     /// The errors of [`BpfMap::entries`].
     pub fn first_entries(&self, most: usize) -> io::Result<Vec<MapEntry>> {
+        if let Some(elements) = self.elements {
+            return self.first_elements(elements, most);
+        }
+        let stride = self.stride();
+        let mut entries = Vec::new();
+        self.in_batches(most, |key, values| {
+            entries.push(MapEntry {
+                key: key.to_vec(),
+                values: values.chunks_exact(stride).map(|value| value[..self.value_size].to_vec()).collect(),
+            });
+        })?;
+        Ok(entries)
+    }
+
+    /// Returns how many keys a hash map has. Concurrent changes may or may not count.
+    ///
+    /// # Errors
+    /// The errors of [`BpfMap::entries`].
+    pub fn count_keys(&self) -> io::Result<usize> {
+        self.in_batches(usize::MAX, |_, _| ())
+    }
+
+    /// Calls `take` with each key of a map that is no array and with all values of the key, until
+    /// there were `most` keys or more. Returns the number of keys.
+    fn in_batches(&self, most: usize, mut take: impl FnMut(&[u8], &[u8])) -> io::Result<usize> {
         #[repr(C)]
         struct Batch {
             from: u64,
@@ -308,12 +333,8 @@ impl BpfMap {
             map: u32,
             flags: [u64; 2],
         }
-        if let Some(elements) = self.elements {
-            return self.first_elements(elements, most);
-        }
-        let stride = self.stride();
-        let per_key = stride * self.values;
-        let mut entries = Vec::new();
+        let per_key = self.stride() * self.values;
+        let mut taken = 0;
         let mut room = (BATCH / (self.key_size + per_key).max(1)).clamp(1, 256);
         // The kernel's position marker: a bucket number, for which it wants the size of a key.
         let mut place: Option<Vec<u8>> = None;
@@ -344,12 +365,12 @@ impl BpfMap {
                 },
             };
             let (keys, values) = (keys.chunks_exact(self.key_size), values.chunks_exact(per_key));
-            entries.extend(keys.zip(values).take(batch.count as usize).map(|(key, values)| MapEntry {
-                key: key.to_vec(),
-                values: values.chunks_exact(stride).map(|value| value[..self.value_size].to_vec()).collect(),
-            }));
-            if last || entries.len() >= most {
-                return Ok(entries);
+            for (key, values) in keys.zip(values).take(batch.count as usize) {
+                take(key, values);
+                taken += 1;
+            }
+            if last || taken >= most {
+                return Ok(taken);
             }
             place = Some(next);
         }
@@ -411,7 +432,9 @@ mod tests {
             for round in 0..3 {
                 // The map is filled up: all slots must be free in each round.
                 (0..16_u64).for_each(|key| write(&map, &(key + round).to_ne_bytes(), 7).unwrap());
-                assert!(!map.entries().unwrap().is_empty());
+                let entries = map.entries().unwrap();
+                assert!(!entries.is_empty());
+                assert_eq!(map.count_keys().unwrap(), entries.len());
                 map.empty().unwrap();
                 assert_eq!(map.entries().unwrap(), [], "type {kind}");
             }

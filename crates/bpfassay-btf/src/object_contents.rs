@@ -2,7 +2,7 @@
 //! Encodes contents that are set in an object before it runs: keys and values of maps, and
 //! constants, by their names in the object's types.
 
-use bpfassay_protocol::contents::{Constant, Contents, Fields, MapEntry};
+use bpfassay_protocol::contents::{Constant, Contents, Fields, MapEntry, MapSize};
 use object::{Object as _, ObjectSection as _};
 
 use crate::{Btf, MapField, Scalar, TypeLayout, linked};
@@ -75,6 +75,8 @@ pub struct Encoded {
     pub entries: Vec<(String, Vec<u8>, Vec<u8>)>,
     /// The constants.
     pub variables: Vec<Variable>,
+    /// Sizes of maps.
+    pub maps: Vec<MapSize>,
 }
 
 /// Encodes `contents` with the types of `object`, an ELF file.
@@ -82,8 +84,9 @@ pub struct Encoded {
 /// # Errors
 /// [`ContentsError`] if the object lacks a map, field or constant, or one cannot hold its value.
 pub fn encode(object: &[u8], contents: &Contents) -> Result<Encoded, ContentsError> {
-    if contents.is_empty() {
-        return Ok(Encoded::default());
+    let maps = contents.maps.clone();
+    if contents.set.is_empty() && contents.rodata.is_empty() {
+        return Ok(Encoded { maps, ..Encoded::default() });
     }
     let file = object::File::parse(object).map_err(|error| ContentsError::Object(error.to_string()))?;
     let types = linked::of_file(&file).map_err(|error| ContentsError::Object(error.to_string()))?;
@@ -99,7 +102,7 @@ pub fn encode(object: &[u8], contents: &Contents) -> Result<Encoded, ContentsErr
         write(&mut variable.bytes, field, &format!("the constant `{name}`"), value)?;
         Ok(variable)
     });
-    Ok(Encoded { entries, variables: variables.collect::<Result<_, _>>()? })
+    Ok(Encoded { entries, variables: variables.collect::<Result<_, _>>()?, maps })
 }
 
 fn of_entry(btf: &Btf<'_>, entry: &MapEntry) -> Result<(String, Vec<u8>, Vec<u8>), ContentsError> {

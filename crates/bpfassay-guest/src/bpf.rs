@@ -8,7 +8,7 @@ use std::{
 };
 
 pub(crate) use bpfassay_bpf::ObjectKind;
-use bpfassay_bpf::{by_id, link_info, map_info, program_info};
+use bpfassay_bpf::{BpfMap, by_id, link_info, map_info, program_info};
 use bpfassay_protocol::{
     tool_job::{BpfObject, ProgramCode},
     tracer_messages::ProgramStatistics,
@@ -67,6 +67,15 @@ pub(crate) fn objects(kind: ObjectKind, ids: impl IntoIterator<Item = u32>) -> R
         objects.push(BpfObject { id, name, kind, memory_bytes: fdinfo.as_deref().and_then(memlock), code });
     }
     Ok(objects)
+}
+
+/// Returns the largest and the present number of keys of the map with this id. `None` if it has
+/// room for more than `most` keys, or no longer exists, or cannot be read.
+pub(crate) fn keys(id: u32, most: u32) -> Option<(u32, u32)> {
+    let map = by_id(ObjectKind::Map, id).ok()??;
+    let max_entries = map_info(map.as_fd()).ok()?.max_entries;
+    let keys = (max_entries <= most).then(|| BpfMap::new(map).and_then(|map| map.count_keys()))?.ok()?;
+    Some((max_entries, u32::try_from(keys).ok()?))
 }
 
 /// Returns the value of the line `memlock:` in the `fdinfo` of a program or map.

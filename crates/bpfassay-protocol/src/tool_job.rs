@@ -211,6 +211,9 @@ pub struct ToolFigures {
     /// `None` if there is no such link, or the kernel does not count hits (before Linux 6.7).
     #[serde(default)]
     pub missed_probes: Option<u64>,
+    /// How many keys maps of hash types had before the workload and after each phase.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub map_keys: Vec<MapKeys>,
     /// The tool's output, in the order of arrival.
     pub output: Vec<OutputPiece>,
     /// Bytes of output that were dropped because they exceeded [`MAX_CAPTURED`] or [`MAX_PIECES`].
@@ -233,6 +236,30 @@ pub struct BpfObject {
     /// Figures from the verifier and the JIT compiler, for a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ProgramCode>,
+}
+
+/// How many keys a map of a hash type had in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct MapKeys {
+    /// The kernel's id of the map.
+    pub id: u32,
+    /// The largest number of keys that the map can have.
+    pub max_entries: u32,
+    /// The counts, in the order of time. A count that is the same as the one before is left out.
+    pub counts: Vec<KeyCount>,
+}
+
+/// The number of keys in a map at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct KeyCount {
+    /// The time in nanoseconds of `CLOCK_MONOTONIC`.
+    pub monotonic_ns: u64,
+    /// The number of keys.
+    pub keys: u32,
 }
 
 /// Figures of a program from the verifier and the JIT compiler.

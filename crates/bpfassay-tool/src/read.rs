@@ -245,7 +245,9 @@ fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str], by_kerne
         "binary" => per_target(&field, &["path", "libraries"], by_kernel, binary).map(Source::Binary),
         "debian" => per_target(&field, &["suite", "package", "with", "program"], by_kernel, program_of_debian)
             .map(Source::Debian),
-        "object" => per_target(&field, &["path", "programs", "set", "rodata"], by_kernel, object).map(Source::Object),
+        "object" => {
+            per_target(&field, &["path", "programs", "set", "rodata", "maps"], by_kernel, object).map(Source::Object)
+        }
         "guest" => {
             let section = field.table()?;
             section.only(&["program"]);

@@ -16,7 +16,7 @@ fn text(name: &str, value: &str) -> (String, Constant) {
 
 fn set<const N: usize>(map: &str, key: (String, Constant), value: [(String, Constant); N]) -> Contents {
     let entry = MapEntry { map: map.to_owned(), key: [key].into(), value: value.into() };
-    Contents { set: vec![entry], rodata: Fields::new() }
+    Contents { set: vec![entry], ..Contents::default() }
 }
 
 fn refused(contents: Contents) -> String {
@@ -40,7 +40,7 @@ fn an_entry_of_a_map_has_the_bytes_of_its_fields_and_zeros() {
 #[test]
 fn constants_lie_where_the_object_has_them() {
     let rodata = [number("first", 9), number("pid", -2), text("comm", "ior"), number("all", 1)].into();
-    let encoded = encode(OBJECT, &Contents { set: vec![], rodata }).unwrap();
+    let encoded = encode(OBJECT, &Contents { rodata, ..Contents::default() }).unwrap();
     let file = object::File::parse(OBJECT).unwrap();
     for variable in &encoded.variables {
         assert_eq!(variable.section, ".rodata");
@@ -61,7 +61,7 @@ fn constants_lie_where_the_object_has_them() {
 #[test]
 fn what_cannot_be_set_is_refused_with_the_reason() {
     let of = |value| set("conf_map", number("key", 0), [value]);
-    let rodata = |value| Contents { set: vec![], rodata: [value].into() };
+    let rodata = |value| Contents { rodata: [value].into(), ..Contents::default() };
     for (contents, message) in [
         (
             set("conf", number("key", 0), []),

@@ -329,6 +329,9 @@ impl RunInFlight<'_, '_> {
         }
         let tracer = reference(&mut self.tracer)?;
         let counters = mountstats::read(&self.environment.mount)?;
+        if let (Edge::After, Some(tool)) = (edge, &mut self.tool) {
+            tool.count_keys()?;
+        }
         let (monotonic_ns, idle_ns, mut activity) = match early {
             Some(early) => early,
             // This follows the reports of tool and tracer, which belong to the time before the

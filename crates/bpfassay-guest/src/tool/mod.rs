@@ -5,6 +5,7 @@
 
 mod echo;
 pub(crate) mod endpoint;
+mod map_keys;
 mod strangers;
 mod terminal;
 pub(crate) mod tool_output;
@@ -293,7 +294,12 @@ impl RunningTool {
         self.rest(IDLE)?;
         self.figures.processor_us.idle = tool_processes::processor_us(&self.cgroup)?;
         self.figures.processor_us.idle_ns = nanoseconds(begun.elapsed());
-        Ok(())
+        self.count_keys()
+    }
+
+    /// Counts the keys in the tool's maps.
+    pub(crate) fn count_keys(&mut self) -> Result<()> {
+        map_keys::count(&self.figures.maps, &mut self.figures.map_keys)
     }
 
     /// Returns the streams on which output arrives, for poll(2).

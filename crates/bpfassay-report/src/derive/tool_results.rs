@@ -7,6 +7,7 @@
 //! that need no truth.
 
 mod cgroups;
+mod map_keys;
 mod requested;
 mod tool_object;
 mod truth;
@@ -172,7 +173,8 @@ fn of_run(
 ) -> (Vec<FindingResult>, AgainstReference) {
     let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
     let report = tool.file.report.as_ref();
-    let kernel = kernel_facts(tool, seen, is_timed, series);
+    let (full_maps, keys_lack) = map_keys::full_maps(seen, figures);
+    let kernel = KernelFacts { full_maps: Some(full_maps), keys_lack, ..kernel_facts(tool, seen, is_timed, series) };
     let types = tool_object::types(seen);
     let object = object.or(types.as_deref());
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
@@ -300,6 +302,8 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Op
         recursion_misses: seen.recursion_misses,
         programs: seen.programs.iter().map(|program| program.kind).collect(),
         evicting: seen.maps.iter().filter(|map| EVICTING.contains(&map.kind)).map(|map| map.name.clone()).collect(),
+        full_maps: None,
+        keys_lack: None,
         links: seen.links,
         kernel: series.map(Series::version),
         left_behind: Some(left_behind),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::evidence::KernelFacts;
 use crate::{
     file::{Counting, Report},
     readings::{Readings, ReportedSample},
@@ -33,16 +34,22 @@ pub(super) const fn reports_all(report: &Report) -> bool {
     report.form.stream().is_none()
 }
 
-/// Says that the figure's map evicts keys, if it does.
-pub(super) fn eviction(report: &Report, figure: usize, evicting: &[String]) -> String {
+/// Says that the figure's map evicts keys, or that it is full. Where the map of the figure is not
+/// known, names every full map of the tool.
+pub(super) fn of_its_map(report: &Report, figure: usize, kernel: Option<&KernelFacts>) -> String {
+    let Some(kernel) = kernel else { return String::new() };
     let maps = report.form.maps();
     let part = report.figures.get(figure).and_then(|figure| figure.part.as_ref());
-    let Some(map) = part.or(if let [map] = maps { Some(map) } else { None }) else { return String::new() };
+    let its_map = part.or(if let [map] = maps { Some(map) } else { None });
     // The kernel keeps 15 bytes of a map's name.
-    match evicting.iter().any(|name| name == map || name.len() == 15 && map.starts_with(name.as_str())) {
-        true => format!("; its map `{map}` evicts keys (LRU), on several CPUs before it is full"),
-        false => String::new(),
+    let is_name = |name: &str, map: &str| name == map || name.len() == 15 && map.starts_with(name);
+    if let Some(map) = its_map
+        && kernel.evicting.iter().any(|name| is_name(name, map))
+    {
+        return format!("; its map `{map}` evicts keys (LRU), on several CPUs before it is full");
     }
+    let full = kernel.full_maps.iter().flatten();
+    full.filter(|full| its_map.is_none_or(|map| is_name(&full.name, map))).map(|full| format!("; {full}")).collect()
 }
 
 /// Reason for not evaluating sequences of values.

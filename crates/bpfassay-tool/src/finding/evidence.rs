@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The observations of one run of a tool. Findings are evaluated from them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use bpfassay_protocol::{checked_prototype::Checked, loaded_object::UnattachedProgram, tracer_messages::Refusal};
 
@@ -80,6 +80,10 @@ pub struct KernelFacts {
     pub programs: Vec<u32>,
     /// Names of the tool's maps that evict keys (LRU hashes).
     pub evicting: Vec<String>,
+    /// The tool's maps without a free entry, as far as keys were counted.
+    pub full_maps: Option<Vec<FullMap>>,
+    /// A sentence about maps whose keys were not counted; `None` if all were.
+    pub keys_lack: Option<String>,
     /// Number of links that the tool created.
     pub links: Option<u32>,
     /// Major and minor version of the kernel.
@@ -99,6 +103,26 @@ pub struct KernelFacts {
     pub attach_ns: Option<u64>,
     /// How the tool ended after the signal.
     pub detach: Option<Detach>,
+}
+
+/// A map without a free entry, which refuses each further key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullMap {
+    /// The kernel's name of the map, up to 15 bytes.
+    pub name: String,
+    /// The number of entries.
+    pub entries: u32,
+    /// Whether it had a free entry before.
+    pub had_room: bool,
+    /// When it was seen to be full: `after phase `write``.
+    pub when: String,
+}
+
+impl fmt::Display for FullMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, entries, when, .. } = self;
+        write!(f, "map `{name}`: {entries} of {entries} entries in use {when}")
+    }
 }
 
 /// How a tool ended after the signal to end.

@@ -12,7 +12,7 @@ use super::{
     absent::{self, Absence},
     aliases::Aliases,
     certainty::EvidenceLine,
-    evidence::Evidence,
+    evidence::{Evidence, KernelFacts},
     finding_comparison::{ComparedFigure, GrowthBySubject, NumberComparison, comparable, compare},
     finding_source::KindSources,
     process_identity::ProcessKey,
@@ -224,8 +224,8 @@ pub(super) struct Differences<'a> {
     pub(super) truth: &'a Truth,
     /// The tool's programs, compared with the kernel's prototypes, as far as known.
     pub(super) prototypes: &'a [Checked],
-    /// Names of the tool's maps that evict keys, as the kernel has them.
-    pub(super) evicting: &'a [String],
+    /// Facts from the kernel and the guest.
+    pub(super) kernel: Option<&'a KernelFacts>,
     /// Index of the figure in the report.
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
@@ -311,13 +311,12 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
         }
         let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));
         let prototypes = evidence.prototypes.unwrap_or_default();
-        let evicting = evidence.kernel.map_or(&[][..], |kernel| &kernel.evicting);
         let mut differences = Differences {
             report,
             readings,
             truth,
             prototypes,
-            evicting,
+            kernel: evidence.kernel,
             index,
             figure,
             is_requested,

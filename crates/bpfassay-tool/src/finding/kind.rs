@@ -15,6 +15,7 @@ mod first_touch_lost;
 mod idle_cpu;
 mod impossible_durations;
 mod left_behind;
+mod map_full;
 mod memory_held;
 mod missed_probes;
 mod mounts_merged;
@@ -72,6 +73,7 @@ kinds! {
     EventsDropped = events_dropped,
     CountsTooLow = counts_too_low,
     CountsTooHigh = counts_too_high,
+    MapFull = map_full,
     ImpossibleDurations = impossible_durations,
     MissedProbes = missed_probes,
     LeftBehind = left_behind,

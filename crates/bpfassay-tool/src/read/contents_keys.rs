@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the contents that a tool file sets in its object: map entries and constants.
+//! Reads what a tool file sets in its object: map entries, constants and sizes of maps.
 
 use std::collections::BTreeMap;
 
 use bpfassay_input::document::{Field, Reported, Section};
-use bpfassay_protocol::contents::{Constant, Contents, Fields, MapEntry};
+use bpfassay_protocol::contents::{Constant, Contents, Fields, InnerMap, MapEntry, MapSize};
 
 use super::entries;
 
@@ -15,7 +15,7 @@ const MAX_FIELDS: usize = 64;
 /// Deepest nesting of tables.
 const MAX_DEPTH: u32 = 8;
 
-/// Reads the keys `set` and `rodata` of `section`.
+/// Reads the keys `set`, `rodata` and `maps` of `section`.
 ///
 /// # Errors
 /// [`Reported`] if a value is invalid, or a name is part of a structure. The complaint is in the
@@ -32,7 +32,29 @@ pub(super) fn read(section: &Section<'_, '_>) -> Result<Contents, Reported> {
             None => Ok(fields),
         }
     });
-    Ok(Contents { set: set?, rodata: rodata? })
+    let maps = section.or("maps", Vec::new(), |field| entries(field, size));
+    Ok(Contents { set: set?, rodata: rodata?, maps: maps? })
+}
+
+fn size(field: &Field<'_, '_>) -> Result<MapSize, Reported> {
+    let section = field.table()?;
+    section.only(&["name", "max_entries", "inner"]);
+    let name = section.need("name", Field::string);
+    let max_entries = section.optional("max_entries", |field| field.number(1..=u32::MAX));
+    let inner = section.optional("inner", |field| {
+        let section = field.table()?;
+        section.only(&["kind", "key_size", "value_size", "max_entries"]);
+        let kind = section.need("kind", Field::name);
+        let number = |key| section.need(key, |field| field.number(1..=u32::MAX));
+        let (key_size, value_size) = (number("key_size"), number("value_size"));
+        let max_entries = number("max_entries");
+        Ok(InnerMap { kind: kind?, key_size: key_size?, value_size: value_size?, max_entries: max_entries? })
+    });
+    let size = MapSize { name: name?, max_entries: max_entries?, inner: inner? };
+    match size.max_entries.is_some() || size.inner.is_some() {
+        true => Ok(size),
+        false => Err(field.error("give `max_entries`, `inner` or both")),
+    }
 }
 
 fn entry(field: &Field<'_, '_>) -> Result<MapEntry, Reported> {

@@ -89,9 +89,11 @@ fn a_file_describes_a_tool() {
 
 #[test]
 fn an_object_says_what_its_maps_and_constants_hold() {
+    const SIZES: &str = "maps = [{ name = \"start\", max_entries = 64 }, { name = \"outer\", \
+                         inner = { kind = \"lru-hash\", key_size = 4, value_size = 8, max_entries = 1 } }]";
     let from = "programs = [\"on_read\"]";
     let set = "set = [{ map = \"conf\", key = 0, value = { magic = 0x63677270, dev.major = -1, name = \"x\" } }, { map = \"m\", key = { key = 7 }, value = true }]";
-    let tool = parse(&OBJECT.replace(from, &format!("{from}, {set}, rodata = {{ all = false, pid = 12 }}")));
+    let tool = parse(&OBJECT.replace(from, &format!("{from}, {set}, {SIZES}, rodata = {{ all = false, pid = 12 }}")));
     let contents = &tool.source.object(Arch::X86_64, "6.12").unwrap().1.contents;
     assert_eq!(
         serde_json::to_value(contents).unwrap(),
@@ -101,6 +103,10 @@ fn an_object_says_what_its_maps_and_constants_hold() {
                 { "map": "m", "key": { "key": 7 }, "value": { "value": 1 } },
             ],
             "rodata": { "all": 0, "pid": 12 },
+            "maps": [
+                { "name": "start", "max_entries": 64 },
+                { "name": "outer", "inner": { "kind": "lru-hash", "key_size": 4, "value_size": 8, "max_entries": 1 } },
+            ],
         })
     );
     let refused = |more: &str| refused_in(OBJECT, from, more);
@@ -114,6 +120,9 @@ fn an_object_says_what_its_maps_and_constants_hold() {
         ("rodata = { a = \"x\\u0000\" }", "give a text of at most 255 bytes without control characters"),
         ("rodata = { a.b.c.d.e.f.g.h.i.j = 1 }", "more than 8 tables within each other"),
         ("rodatas = { a = 1 }", "unknown key `rodatas`"),
+        ("maps = [{ name = \"start\" }]", "give `max_entries`, `inner` or both"),
+        ("maps = [{ name = \"start\", max_entries = 0 }]", "0 is not from 1 to 4294967295"),
+        ("maps = [{ name = \"m\", inner = { kind = \"hashes\" } }]", "unknown type of an inner map `hashes`"),
     ] {
         let found = refused(more);
         assert!(found.contains(complaint), "{found}");

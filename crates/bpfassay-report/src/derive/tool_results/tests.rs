@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compares a tool's reports with the counts of its reference tracer.
 
+mod full_maps;
 mod newcomers;
 mod processes;
 mod unanswered;

@@ -6,7 +6,7 @@ use crate::{
     finding::{
         candidates::Candidates,
         certainty::Certainty,
-        course::eviction,
+        course::of_its_map,
         definition::Definition,
         finding_comparison::{NumberComparison, shown},
         finding_figures::{Differences, EvidenceTally, NONE},
@@ -38,7 +38,7 @@ fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     }
     for one in differences.comparisons.iter().filter(|one| one.is_too_low()) {
         let as_much = errors(differences.figure, one) + &Candidates::of(differences.figure, one).shown();
-        let as_much = as_much + &eviction(differences.report, differences.index, differences.evicting);
+        let as_much = as_much + &of_its_map(differences.report, differences.index, differences.kernel);
         let missed = missed(differences, one).unwrap_or_default();
         tally.evidence.push(Certainty::Bounded.line(shown(differences.figure, one) + &missed + &as_much));
     }

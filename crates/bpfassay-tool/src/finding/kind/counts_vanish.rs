@@ -7,7 +7,7 @@ use crate::{
     file::Report,
     finding::{
         certainty::Certainty,
-        course::{NEEDS_TWO, eviction, of, reports_all, series},
+        course::{NEEDS_TWO, of, of_its_map, reports_all, series},
         definition::{Definition, KindInputs},
         finding_figures::{Differences, EvidenceTally},
         finding_source::{KindSources, Source},
@@ -92,16 +92,16 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     if gone.is_empty() && (readings.reports.len() < 2 || series(report, readings).is_empty()) {
         return FindingStatus::not_evaluated(NEEDS_TWO);
     }
-    let evicting = known.evidence.kernel.map_or(&[][..], |kernel| &kernel.evicting);
+    let kernel = known.evidence.kernel;
     let keys = within(&gone, readings).map(|one| {
         let Vanished { figure, subject, keys, amount, last_ns, lacking_ns } = one;
-        let why = eviction(report, *figure, evicting);
+        let why = of_its_map(report, *figure, kernel);
         let figure = of(report, *figure, subject.as_deref());
         let counted = format!("{keys} of its keys, with {amount}, were there at {last_ns} ns");
         format!("{figure}: {counted} or later, and not at {lacking_ns} ns or later{why}")
     });
     let shown = |one: &Gone<'_>| {
-        let why = eviction(report, one.figure, evicting);
+        let why = of_its_map(report, one.figure, kernel);
         let (figure, last) = (of(report, one.figure, one.subject.as_deref()), one.last);
         format!("{figure}: {} at {} ns, not there at {} ns{why}", last.value, last.at_ns, one.lacking_ns)
     };

@@ -77,6 +77,8 @@ fn what_the_kernel_saw() {
         recursion_misses: Some(0),
         programs: vec![2],
         evicting: Vec::new(),
+        full_maps: Some(Vec::new()),
+        keys_lack: None,
         links: Some(1),
         kernel: None,
         left_behind: Some(Vec::new()),
@@ -87,14 +89,28 @@ fn what_the_kernel_saw() {
         attach_ns: Some(1),
         detach: Some(Detach::After(1)),
     });
-    let kinds =
-        [Kind::MissedProbes, Kind::LeftBehind, Kind::MemoryHeld, Kind::IdleCpu, Kind::SlowAttach, Kind::SlowDetach];
+    let kinds = [
+        Kind::MapFull,
+        Kind::MissedProbes,
+        Kind::LeftBehind,
+        Kind::MemoryHeld,
+        Kind::IdleCpu,
+        Kind::SlowAttach,
+        Kind::SlowDetach,
+    ];
     assert!(kinds.iter().all(|&kind| is_clear(&good, kind)));
     let bad = results(KernelFacts {
         missed_probes: Some(3),
         recursion_misses: Some(2),
         programs: vec![2],
         evicting: Vec::new(),
+        full_maps: Some(vec![FullMap {
+            name: "start".to_owned(),
+            entries: 16,
+            had_room: true,
+            when: "after phase `write`".to_owned(),
+        }]),
+        keys_lack: Some("x".to_owned()),
         links: Some(1),
         kernel: None,
         left_behind: Some(vec!["program on_read".to_owned()]),
@@ -110,6 +126,7 @@ fn what_the_kernel_saw() {
         evidence_of(&bad, Kind::MissedProbes),
         "3 kprobe hits ran no handler\n2 times a program was already running on its CPU"
     );
+    assert_eq!(evidence_of(&bad, Kind::MapFull), "map `start`: 16 of 16 entries in use after phase `write`");
     assert!(evidence_of(&bad, Kind::IdleCpu).contains("11000 millionths"));
     let how = "was killed: SIGINT had not ended it after 1 s";
     let killed = results(KernelFacts { detach: Some(Detach::Killed(how.to_owned())), ..KernelFacts::default() });

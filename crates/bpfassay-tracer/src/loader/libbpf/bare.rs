@@ -3,15 +3,17 @@
 
 use std::{
     ffi::OsString,
+    fmt::Display,
     io,
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
     time::Instant,
 };
 
-use bpfassay_bpf::program_info;
+use bpfassay_bpf::{MapSpec, program_info};
 use bpfassay_btf::object_contents::Encoded;
 use bpfassay_protocol::{
+    contents::{InnerMap, MapSize},
     loaded_object::{LoadedObject, UnattachedProgram, VerifiedProgram},
     nanoseconds,
     tracer_messages::{Refusal, Step},
@@ -66,7 +68,7 @@ pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> R
     load_and_attach(elf, programs, contents, Logged::Nothing).map_err(|failure| {
         let mut refusal = log.refusal(failure);
         if libbpf_log::name_of("map", &refusal.message).is_some_and(|map| is_unsized(elf, map)) {
-            refusal.message.push_str("; its size (max_entries) is 0 in the object: the loader of the tool may set it");
+            refusal.message.push_str("; its size (max_entries) is 0 in the object: `maps` of the tool file can set it, as the loader of the tool may");
         }
         refusal
     })
@@ -136,6 +138,7 @@ fn opened(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<OpenObj
         }
     }
     set_constants(&mut open, contents)?;
+    set_sizes(&mut open, &contents.maps)?;
     Ok(open)
 }
 
@@ -198,6 +201,27 @@ fn set_constants(open: &mut OpenObject, contents: &Encoded) -> Result<(), String
         let place = map.initial_value_mut().zip(end).and_then(|(whole, end)| whole.get_mut(variable.offset..end));
         let place = place.ok_or_else(|| format!("a constant is outside of the section `{}`", variable.section))?;
         place.copy_from_slice(&variable.bytes);
+    }
+    Ok(())
+}
+
+fn set_sizes(open: &mut OpenObject, sizes: &[MapSize]) -> Result<(), String> {
+    for MapSize { name, max_entries, inner } in sizes {
+        let names: Vec<String> = open.maps().map(|map| map.name().to_string_lossy().into_owned()).collect();
+        let mut maps = open.maps_mut();
+        let mut map = maps
+            .find(|map| map.name().to_string_lossy() == name.as_str())
+            .ok_or_else(|| format!("the object has no map `{name}`: it has {}", listed(&names)))?;
+        let failed = |error: &dyn Display| format!("cannot set the size of the map `{name}`: {error:#}");
+        if let Some(entries) = max_entries {
+            map.set_max_entries(*entries).map_err(|error| failed(&error))?;
+        }
+        if let Some(InnerMap { kind, key_size, value_size, max_entries }) = *inner {
+            let like =
+                MapSpec { kind: kind.number(), key: key_size, entries: max_entries, ..MapSpec::array(value_size) };
+            let like = like.create().map_err(|error| failed(&error))?;
+            map.set_inner_map_fd(like.as_fd()).map_err(|error| failed(&error))?;
+        }
     }
     Ok(())
 }
@@ -292,6 +316,19 @@ mod tests {
         };
         assert!(of_type(&mut open, MapType::Hash));
         assert!(!of_type(&mut open, MapType::PerfEventArray));
+    }
+
+    #[test]
+    fn sizes_of_maps_are_set_before_the_object_is_loaded() {
+        let sized = |name: &str| {
+            let size = MapSize { name: name.to_owned(), max_entries: Some(7), inner: None };
+            let contents = Encoded { maps: vec![size], ..Encoded::default() };
+            opened(named(BUNDLED, "ceems-layout").unwrap(), &[], &contents)
+        };
+        let open = sized("counts").unwrap();
+        assert_eq!(open.maps().find(|map| map.name() == "counts").unwrap().max_entries(), 7);
+        let error = sized("count").unwrap_err();
+        assert!(error.starts_with("the object has no map `count`: it has "), "{error}");
     }
 
     #[test]

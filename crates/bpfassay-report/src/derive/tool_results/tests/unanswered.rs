@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Missing parts of a run's record never clear a tool.
 
-use bpfassay_protocol::tool_job::{BpfObject, LeftBehind, ProcessorTime};
+use bpfassay_protocol::tool_job::{BpfObject, KeyCount, LeftBehind, MapKeys, ProcessorTime};
 use proptest::prelude::*;
 
 use super::*;
@@ -12,8 +12,10 @@ fn whole() -> RunFigures {
     let mut figures = figures(vec![piece(900, &line(0), Some(10)), piece(2100, &line(50), Some(60))]);
     let object = BpfObject { id: 1, name: "x".to_owned(), kind: 26, memory_bytes: Some(4096), code: None };
     let seen = figures.tool.as_mut().unwrap();
-    (seen.programs, seen.maps, seen.links) = (vec![object.clone()], vec![object], Some(1));
+    (seen.programs, seen.maps, seen.links) = (vec![object.clone()], vec![BpfObject { kind: 1, ..object }], Some(1));
     seen.left_behind = LeftBehind { links: Some(0), ..LeftBehind::default() };
+    let counts = vec![KeyCount { monotonic_ns: 1, keys: 0 }];
+    seen.map_keys = vec![MapKeys { id: 1, max_entries: 16, counts }];
     seen.resident_bytes = [1 << 20; 2];
     seen.processor_us = ProcessorTime { ready: 10, idle: 20, idle_ns: 1_000_000_000, stopped: 30 };
     (seen.recursion_misses, seen.ready_ns) = (Some(0), 1);
@@ -39,6 +41,7 @@ const LACKS: &[Lack] = &[
     (|_, seen| seen.recursion_misses = None, &[Kind::MissedProbes]),
     (|_, seen| seen.programs.clear(), &[Kind::MissedProbes]),
     (|_, seen| seen.maps[0].memory_bytes = None, &[Kind::MemoryHeld]),
+    (|_, seen| seen.map_keys.clear(), &[Kind::MapFull]),
     (|_, seen| seen.resident_bytes = [0; 2], &[Kind::MemoryHeld]),
     (|_, seen| seen.processor_us.idle_ns = 0, &[Kind::IdleCpu]),
     (|_, seen| seen.processor_us.idle = 9, &[Kind::IdleCpu]),

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Findings that need no comparison with the truth are found in wrong tools, and in no tool of
+//! Debian, on two kernels of two architectures.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+
+use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+
+/// Runs the tools of the directory `of`, which are `wrong`, and `right` ones, and asserts that the
+/// finding `kind` is found in the wrong tools and clear in the right ones. Returns the findings
+/// with the names of the tools.
+fn found_in_wrong_tools(kind: &str, of: &str, wrong: &[&str], right: &[&str]) -> Vec<(String, Value)> {
+    let directory = tempfile::tempdir().unwrap();
+    wrong_tools::build(of, directory.path());
+    let programs = tempfile::tempdir().unwrap();
+    let mut command = bpfassay(directory.path());
+    command.args(["run", "--yes", "--output", "out", "--arch", "x86_64,aarch64", "--kernel", "6.1,7.2"]);
+    command.args(wrong.iter().map(|name| format!("--tool={name}.toml")));
+    command.args(right.iter().map(|name| format!("--tool={name}"))).arg(study("every-tool.toml"));
+    let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    let results = results(&directory.path().join("out"));
+    let mut all = Vec::new();
+    for cell in results["cells"].as_array().unwrap().iter().filter(|cell| cell["tool"].is_string()) {
+        let tool = cell["tool"].as_str().unwrap();
+        let findings = cell["tool_result"]["findings"].as_array().unwrap();
+        let finding = findings.iter().find(|finding| finding["kind"] == kind).unwrap();
+        let expected = if wrong.contains(&tool) { "found" } else { "clear" };
+        assert_eq!(finding["status"], expected, "{tool} on {}: {finding:#}", cell["target"]);
+        all.push((tool.to_owned(), finding.clone()));
+    }
+    assert_eq!(all.len(), 4 * (wrong.len() + right.len()), "{}", printed(&output));
+    all
+}
+
+#[test]
+fn impossible_durations_are_found_and_possible_ones_are_not() {
+    if !guests_wanted() {
+        return;
+    }
+    let wrong = ["swapped", "two-clocks", "wrong-time-unit"];
+    let right = ["nfsdist-libbpf", "funclatency-libbpf", "fsdist-libbpf"];
+    found_in_wrong_tools("impossible-durations", "wrong-durations", &wrong, &right);
+}
+
+#[test]
+fn full_maps_are_found_and_maps_with_room_are_not() {
+    if !guests_wanted() {
+        return;
+    }
+    let wrong = ["growing", "script-map", "few-keys"];
+    let right = ["filetop-libbpf", "nfsdist-libbpf", "opensnoop.bt"];
+    for (tool, finding) in found_in_wrong_tools("map-full", "wrong-maps", &wrong, &right) {
+        if tool == "growing" {
+            let evidence = finding["evidence"][0].as_str().unwrap();
+            assert!(evidence.starts_with("map `counts`: 900 of 900 entries in use after phase `"), "{evidence}");
+        }
+    }
+}
