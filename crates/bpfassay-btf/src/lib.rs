@@ -11,10 +11,12 @@
 
 #![forbid(unsafe_code)]
 
+mod instruction;
 mod linked;
 mod map_types;
 pub mod object_contents;
 pub mod prototype;
+pub mod races;
 mod strings;
 
 use std::fmt;

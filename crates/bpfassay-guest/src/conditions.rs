@@ -30,6 +30,7 @@ use crate::{
     free_memory, power_off,
     proc::stat::{self, Stat},
     sent_symbols,
+    short_turns::ShortTurns,
     silence::{self, Switches},
     steps::monotonic_ns,
     system, tool,
@@ -116,6 +117,8 @@ pub(crate) struct Conditions {
     /// How long to wait before a phase: see [`bpfassay_protocol::job::Job::settle_ms`].
     settle: Duration,
     scheduling: Scheduling,
+    /// The period of the timers of [`Self::short_turns`].
+    turn_ns: Option<u64>,
     /// Whether the addresses of the machine code of loaded programs are sent to the host.
     symbols: bool,
     /// The addresses that the host has received.
@@ -133,11 +136,20 @@ impl Conditions {
         Self {
             settle,
             scheduling: job.scheduling,
+            turn_ns: job.turn_ns,
             symbols: job.symbols,
             sent: sent_symbols::SentPrograms::default(),
             seen: BTreeSet::new(),
             is_set_up: false,
         }
+    }
+
+    /// Starts the timers that make CPUs take short turns, if the job requests them.
+    ///
+    /// # Errors
+    /// The errors of [`ShortTurns::begin`].
+    pub(crate) fn short_turns(&self) -> Result<Option<ShortTurns>> {
+        self.turn_ns.map(ShortTurns::begin).transpose()
     }
 
     /// Returns whether addresses of code are sent to the host.

@@ -42,6 +42,7 @@ mod program_lines;
 mod ranks;
 mod run_figures;
 mod sent_symbols;
+mod short_turns;
 mod signals;
 mod silence;
 mod soundness;

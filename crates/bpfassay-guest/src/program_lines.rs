@@ -32,6 +32,11 @@ impl BtfById {
         };
         Ok(bytes.as_deref())
     }
+
+    /// Returns the strings of the BTF with this id, if they can be read.
+    pub(crate) fn strings(&mut self, id: u32) -> Option<Strings<'_>> {
+        Strings::of(self.get(id).ok()??).ok()
+    }
 }
 
 /// Returns the source lines of `program`, or the reason why they are not known. A program that is

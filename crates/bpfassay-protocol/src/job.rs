@@ -30,6 +30,10 @@ pub struct Job {
     /// Whether the guest sends the kernel's functions with their addresses.
     #[serde(default)]
     pub symbols: bool,
+    /// The period in nanoseconds of timers that interrupt every CPU while a run is measured, so that
+    /// CPUs under the instruction clock take short turns; `None` for no such timers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_ns: Option<u64>,
     /// Which of several nodes the guest is; `None` if it is alone and has its own server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Node>,
@@ -50,6 +54,7 @@ impl Job {
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
             symbols: false,
+            turn_ns: None,
             node: None,
             task,
         }

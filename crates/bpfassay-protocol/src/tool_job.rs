@@ -190,7 +190,7 @@ pub struct ToolFigures {
     pub ended: String,
     /// The programs that the tool had loaded when it was ready.
     pub programs: Vec<BpfObject>,
-    /// The maps that the tool had created when it was ready.
+    /// The maps that the tool had created before the workload.
     pub maps: Vec<BpfObject>,
     /// Number of links that the tool had created when it was ready; `None` if the kernel does not
     /// list them (before Linux 5.8).
@@ -214,6 +214,10 @@ pub struct ToolFigures {
     /// How many keys maps of hash types had before the workload and after each phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub map_keys: Vec<MapKeys>,
+    /// Updates of shared maps that lose what other CPUs add, as the programs stood just before the
+    /// tool was stopped; `None` if they were not looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub races: Option<Races>,
     /// The tool's output, in the order of arrival.
     pub output: Vec<OutputPiece>,
     /// Bytes of output that were dropped because they exceeded [`MAX_CAPTURED`] or [`MAX_PIECES`].
@@ -236,6 +240,34 @@ pub struct BpfObject {
     /// Figures from the verifier and the JIT compiler, for a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ProgramCode>,
+}
+
+/// Updates of shared maps that are not atomic.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Races {
+    /// The first update of each map in each program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub updates: Vec<RacyUpdate>,
+    /// Programs that could not be followed, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+}
+
+/// An update of a shared map: a program loads a number, changes it and stores it, and loses what
+/// another CPU stored in the meantime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RacyUpdate {
+    /// The kernel's name of the program.
+    pub program: String,
+    /// The kernel's id of the map, as in [`ToolFigures::maps`].
+    pub map: u32,
+    /// File, number and text of the source line that stores, if the program has line records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
 }
 
 /// How many keys a map of a hash type had in a run.

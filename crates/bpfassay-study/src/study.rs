@@ -348,6 +348,10 @@ pub struct GuestSize {
     /// clock; plans always have a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
+    /// Whether timers interrupt every CPU at an interval of some 20 µs that depends on the seed, so
+    /// that CPUs under the instruction clock take short turns, and races between them show.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short_turns: bool,
     /// Number of guests that run the workload together. More than one use an NFS export of an
     /// additional guest, the server. A single guest has its own server.
     #[serde(default = "GuestSize::alone", skip_serializing_if = "GuestSize::is_alone")]
@@ -362,6 +366,7 @@ impl Default for GuestSize {
             kernel_parameters: Vec::new(),
             addresses: Addresses::default(),
             scheduling: None,
+            short_turns: false,
             nodes: Self::alone(),
         }
     }

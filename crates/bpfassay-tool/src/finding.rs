@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use self::definition::KindInputs;
 pub use self::{
     certainty::Certainty,
-    evidence::{Detach, Evidence, FullMap, KernelFacts, Start, ValueLimits},
+    evidence::{Detach, Evidence, FullMap, KernelFacts, Racy, Start, ValueLimits},
     finding_figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
     kind::{Kind, KindAdvice, NO_SIGN},
     process_identity::ProcessNames,

@@ -4,6 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::instruction::{
+    CALL, EXIT, FRAME, Following, Instruction, JUMP, JUMP_FAR, LOAD_WIDE, MOVE, OWN_FUNCTION, decode,
+};
+
 /// How a program uses its context.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Accesses {
@@ -67,28 +71,13 @@ impl FlowState {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct FlowInstruction {
-    code: u8,
-    target: u8,
-    source: u8,
-    offset: i16,
-    immediate: i32,
-}
-
-const FRAME: u8 = 10;
-/// `BPF_PSEUDO_CALL`: the source register in a call to a function of the program.
-const OWN_FUNCTION: u8 = 1;
 /// `bpf_get_func_arg`, `bpf_get_func_ret` and `bpf_get_func_arg_cnt` (include/uapi/linux/bpf.h).
 const ASKING: [i32; 3] = [183, 184, 185];
 
 /// Follows `code` from its first instruction, where register 1 is the context, and the 8 bytes at
 /// the context's offset `watched`. Returns `None` if `code` is not a sequence of instructions.
 pub(super) fn accesses(code: &[u8], watched: Option<usize>) -> Option<Accesses> {
-    if code.is_empty() || !code.len().is_multiple_of(8) {
-        return None;
-    }
-    let instructions: Vec<FlowInstruction> = code.chunks_exact(8).map(decode).collect();
+    let instructions = decode(code)?;
     let mut states: Vec<Option<FlowState>> = vec![None; instructions.len()];
     let mut found = Accesses::default();
     let context = Holders { registers: 1 << 1, stack: 0 };
@@ -102,13 +91,13 @@ pub(super) fn accesses(code: &[u8], watched: Option<usize>) -> Option<Accesses> 
         }
         *known = Some(state);
         let instruction = *instructions.get(at)?;
-        let next = at + if instruction.code == LOAD_WIDE { 2 } else { 1 };
+        let next = at + instruction.slots();
         let high = instructions.get(at + 1).map_or(0, |second| second.immediate);
         let size = follow_watched(&instruction, high, &mut state, watched);
         found.narrows |= size == Some(Size::Half);
         found.keeps_whole |= size == Some(Size::Whole);
         step(&instruction, &mut state.context, &mut found);
-        match following(&instruction) {
+        match instruction.following() {
             Following::End => {}
             Following::Next => work.push((next, state)),
             Following::Jump(by) => work.push((next.checked_add_signed(isize::try_from(by).ok()?)?, state)),
@@ -121,52 +110,13 @@ pub(super) fn accesses(code: &[u8], watched: Option<usize>) -> Option<Accesses> 
     Some(found)
 }
 
-/// `BPF_LD | BPF_IMM | BPF_DW`, two words long.
-const LOAD_WIDE: u8 = 0x18;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-const JUMP: u8 = 0x05;
-/// A jump with a 32-bit offset (BPF v4).
-const JUMP_FAR: u8 = 0x06;
-/// `BPF_ALU64 | BPF_MOV | BPF_X`.
-const MOVE: u8 = 0xbf;
-
-fn decode(word: &[u8]) -> FlowInstruction {
-    let byte = |index: usize| word.get(index).copied().unwrap_or_default();
-    FlowInstruction {
-        code: byte(0),
-        target: byte(1) & 0xf,
-        source: byte(1) >> 4,
-        offset: i16::from_le_bytes([byte(2), byte(3)]),
-        immediate: i32::from_le_bytes([byte(4), byte(5), byte(6), byte(7)]),
-    }
-}
-
-enum Following {
-    End,
-    Next,
-    Jump(i32),
-    Branch(i32),
-}
-
-const fn following(instruction: &FlowInstruction) -> Following {
-    match (instruction.code, instruction.code & 7) {
-        (EXIT, _) => Following::End,
-        (CALL, _) => Following::Next,
-        (JUMP, _) => Following::Jump(instruction.offset as i32),
-        (JUMP_FAR, _) => Following::Jump(instruction.immediate),
-        (_, 5 | 6) => Following::Branch(instruction.offset as i32),
-        _ => Following::Next,
-    }
-}
-
 /// Returns the stack slot that contains an offset from the frame pointer.
 fn slot(offset: i16) -> Option<u32> {
     (-512..0).contains(&offset).then(|| (u32::from(offset.unsigned_abs()) - 1) / 8)
 }
 
-fn step(instruction: &FlowInstruction, state: &mut Holders, found: &mut Accesses) {
-    let FlowInstruction { code, target, source, offset, immediate } = *instruction;
+fn step(instruction: &Instruction, state: &mut Holders, found: &mut Accesses) {
+    let Instruction { code, target, source, offset, immediate } = *instruction;
     let class = code & 7;
     match class {
         // Loads from memory.
@@ -240,14 +190,9 @@ const AND_CONSTANT: u8 = 0x57;
 /// instruction uses the value with, if it uses it. `high` is the upper half of a loaded constant.
 /// Before version 3 of the instruction set, compilers shift by 32 and more, or apply a mask, where
 /// they later extend a number.
-fn follow_watched(
-    instruction: &FlowInstruction,
-    high: i32,
-    state: &mut FlowState,
-    watched: Option<usize>,
-) -> Option<Size> {
+fn follow_watched(instruction: &Instruction, high: i32, state: &mut FlowState, watched: Option<usize>) -> Option<Size> {
     const MASKS: [i32; 2] = [i32::MIN, -1];
-    let FlowInstruction { code, target, source, offset, immediate } = *instruction;
+    let Instruction { code, target, source, offset, immediate } = *instruction;
     let FlowState { context, watched: holders, masks } = state;
     let with_source = code & 8 != 0 && holders.has(source);
     let is_masked = code == AND && *masks >> source & 1 == 1;

@@ -169,6 +169,7 @@ impl RunInFlight<'_, '_> {
             }
         }
         self.conditions.begin_run()?;
+        let turns = self.conditions.short_turns()?;
         let part = Part::of(&spec.workload, self.environment);
         if matches!(part, Part::Launches(_)) {
             // All other nodes attend now, so the launcher finds each of them.
@@ -196,6 +197,7 @@ impl RunInFlight<'_, '_> {
         cgroup.kill()?;
         // No file is removed until all nodes have closed their files.
         self.meetings.meet()?;
+        drop(turns);
         let (after, _) = self.reading(Edge::After)?;
         // A tool can have loaded programs in the meantime.
         self.send_programs()?;

@@ -6,6 +6,7 @@
 mod echo;
 pub(crate) mod endpoint;
 mod map_keys;
+mod races;
 mod strangers;
 mod terminal;
 pub(crate) mod tool_output;
@@ -284,7 +285,7 @@ impl RunningTool {
         self.figures.links = now.links_since(&self.before);
         self.figures.resident_bytes[0] = tool_processes::resident(&self.cgroup)?;
         self.figures.processor_us.ready = tool_processes::processor_us(&self.cgroup)?;
-        Ok(())
+        self.count_keys()
     }
 
     /// Waits for a while, to see what the tool does without a workload.
@@ -294,6 +295,8 @@ impl RunningTool {
         self.rest(IDLE)?;
         self.figures.processor_us.idle = tool_processes::processor_us(&self.cgroup)?;
         self.figures.processor_us.idle_ns = nanoseconds(begun.elapsed());
+        // A tool can be ready before it has created its maps.
+        self.figures.maps = bpf::objects(ObjectKind::Map, self.traces()?.maps_since(&self.before))?;
         self.count_keys()
     }
 
@@ -421,6 +424,7 @@ impl RunningTool {
         self.figures.processor_us.stopped = tool_processes::processor_us(&self.cgroup)?;
         let programs = self.programs()?;
         self.figures.recursion_misses = bpf::recursion_misses(programs.iter().copied())?;
+        self.figures.races = Some(races::find(&programs));
         self.figures.missed_probes = bpf::missed_probes(self.links()?)?;
         let statistics = match self.statistics {
             Some(_) => bpf::statistics(programs)?,

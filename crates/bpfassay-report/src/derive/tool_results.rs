@@ -18,15 +18,15 @@ use bpfassay_protocol::{
     Arch,
     message::RunFigures,
     probe::ByteMeaning,
-    tool_job::{self, OutputPiece, Ready, ToolFigures},
+    tool_job::{self, OutputPiece, RacyUpdate, Ready, ToolFigures},
     tracer_messages::Refusal,
 };
 use bpfassay_study::{Cell, Clock, Plan, Series, WorkloadSpec};
 use bpfassay_tool::{
     Readings, Report, Source, Stream, ToolCapture, UnderTest,
     finding::{
-        self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, NotCompared, Start,
-        Truth, ValueLimits,
+        self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, NotCompared, Racy,
+        Start, Truth, ValueLimits,
     },
     recorded_output::{CapturedPage, CapturedPiece, Dump},
 };
@@ -48,8 +48,11 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     let name = cell.tool.as_ref()?;
     let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
     let object = tool.object(cell.target.arch, &cell.target.kernel);
-    let is_timed = is_timed(plan, provenance, cell.target.arch);
-    let series = Series::of(&cell.target.kernel);
+    let guest = GuestKind {
+        is_timed: is_timed(plan, provenance, cell.target.arch),
+        series: Series::of(&cell.target.kernel),
+        cpus: plan.study.guest.cpus,
+    };
     let mut result =
         ToolResult { findings: Vec::new(), figures: Vec::new(), not_compared: Vec::new(), run: None, loaded: None };
     let mut not_compared: Option<Vec<NotCompared>> = None;
@@ -63,7 +66,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
                 if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
                     result.loaded = Some(tool_object::loaded(seen));
                 }
-                let (findings, beside) = of_run(tool, object.as_deref(), is_timed, series, &run.record.run, figures);
+                let (findings, beside) = of_run(tool, object.as_deref(), guest, &run.record.run, figures);
                 let known = not_compared.get_or_insert_with(|| beside.not_compared.clone());
                 known.retain(|one| beside.not_compared.iter().any(|still| still.index == one.index));
                 if let Some(meaning) = figures.probe.probe.counts()
@@ -162,19 +165,28 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
     }
 }
 
+/// What decides how a tool is evaluated in a guest.
+#[derive(Debug, Clone, Copy)]
+struct GuestKind {
+    /// Whether times mean something.
+    is_timed: bool,
+    /// The series of the kernel, if its name has one.
+    series: Option<Series>,
+    cpus: u32,
+}
+
 /// Evaluates the run `id` of the tool.
 fn of_run(
     tool: &UnderTest,
     object: Option<&[u8]>,
-    is_timed: bool,
-    series: Option<Series>,
+    guest: GuestKind,
     id: &str,
     figures: &RunFigures,
 ) -> (Vec<FindingResult>, AgainstReference) {
     let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
     let report = tool.file.report.as_ref();
     let (full_maps, keys_lack) = map_keys::full_maps(seen, figures);
-    let kernel = KernelFacts { full_maps: Some(full_maps), keys_lack, ..kernel_facts(tool, seen, is_timed, series) };
+    let kernel = KernelFacts { full_maps: Some(full_maps), keys_lack, ..kernel_facts(tool, seen, guest) };
     let types = tool_object::types(seen);
     let object = object.or(types.as_deref());
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
@@ -277,7 +289,8 @@ pub(super) fn maps_are_understated(series: Option<Series>) -> bool {
     series.is_some_and(|series| (first..end).contains(&series.version()))
 }
 
-fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Option<Series>) -> KernelFacts {
+fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, guest: GuestKind) -> KernelFacts {
+    let GuestKind { is_timed, series, cpus } = guest;
     let left = &seen.left_behind;
     let mut left_behind: Vec<String> = Vec::new();
     for (what, names) in [("program", &left.programs), ("map", &left.maps), ("probe event", &left.events)] {
@@ -302,6 +315,9 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Op
         recursion_misses: seen.recursion_misses,
         programs: seen.programs.iter().map(|program| program.kind).collect(),
         evicting: seen.maps.iter().filter(|map| EVICTING.contains(&map.kind)).map(|map| map.name.clone()).collect(),
+        cpus,
+        racy: seen.races.as_ref().map(|races| races.updates.iter().map(|update| racy(seen, update)).collect()),
+        racy_lack: seen.races.as_ref().and_then(|races| races.unknown.first().cloned()),
         full_maps: None,
         keys_lack: None,
         links: seen.links,
@@ -317,6 +333,13 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Op
             None => Detach::Killed(seen.ended.clone()),
         }),
     }
+}
+
+/// Names the map of an update.
+fn racy(seen: &ToolFigures, update: &RacyUpdate) -> Racy {
+    let map = seen.maps.iter().find(|map| map.id == update.map).map(|map| map.name.clone());
+    let map = map.unwrap_or_else(|| update.map.to_string());
+    Racy { program: update.program.clone(), map, line: update.line.clone() }
 }
 
 /// Whether this piece of output holds figures. If several endpoints answer, each piece does.

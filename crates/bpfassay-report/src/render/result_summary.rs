@@ -239,7 +239,7 @@ pub(super) fn races(results: &Results) -> Option<String> {
     let study = &results.plan.study;
     let cpus = study.guest.cpus;
     let counts = results.cells.iter().any(|cell| !cell.is_baseline() && cell.runs.measured > 0);
-    (study.clock == Clock::Instructions && cpus > 1 && counts)
+    (study.clock == Clock::Instructions && cpus > 1 && counts && !study.guest.short_turns)
         .then(|| format!("races between its {cpus} CPUs are not evaluated: under this clock they take turns"))
 }
 

@@ -121,6 +121,7 @@ impl HostSetup {
             },
             scheduling: scheduling(study, block),
             symbols: study.counts_instructions(),
+            turn_ns: turn_ns(study, block),
             node,
             ..Job::new(block.file_system.clone(), task)
         })
@@ -285,6 +286,13 @@ pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
 /// Each replicate has its own seed.
 fn seed(study: &Study, block: &Block) -> u64 {
     study.design.seed.wrapping_add(u64::from(block.replicate))
+}
+
+/// Returns the period of the timers that make CPUs take short turns, in nanoseconds: 16 to 24 µs. It
+/// depends on the seed in steps that are no multiple of another, so that each seed interrupts other
+/// instructions.
+fn turn_ns(study: &Study, block: &Block) -> Option<u64> {
+    study.guest.short_turns.then(|| 16_000 + seed(study, block).wrapping_mul(1_787) % 8_009)
 }
 
 /// Returns the specification of `run` for the guest. If addresses vary, it also has the order in

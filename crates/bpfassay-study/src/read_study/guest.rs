@@ -20,10 +20,11 @@ pub(super) fn scheduling(section: &Section<'_, '_>) -> Result<Option<Scheduling>
 pub(super) fn read(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
     let mut guest = GuestSize::default();
     let section = field.table()?;
-    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses", "scheduling", "nodes"]);
+    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses", "scheduling", "short_turns", "nodes"]);
     let addresses = section.or("addresses", guest.addresses, |field| field.choice(Addresses::NAMES));
     let scheduling = scheduling(&section);
     let cpus = section.or("cpus", guest.cpus, |cpus| cpus.number(1..=64));
+    let short_turns = section.or("short_turns", false, Field::boolean);
     let nodes = section.or("nodes", guest.nodes, |nodes| nodes.number(1..=Node::MOST));
     // A Debian kernel does not boot with its initramfs in less memory.
     let memory_mib = section.or("memory_mib", guest.memory_mib, |memory| memory.number(384..=1 << 20));
@@ -45,6 +46,7 @@ pub(super) fn read(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
     guest.kernel_parameters = kernel_parameters?;
     guest.addresses = addresses?;
     guest.scheduling = scheduling?;
+    guest.short_turns = short_turns?;
     guest.nodes = nodes?;
     Ok(guest)
 }

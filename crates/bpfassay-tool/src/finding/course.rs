@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sequence of values of cumulative figures.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use super::evidence::KernelFacts;
+use super::evidence::{FullMap, KernelFacts};
 use crate::{
     file::{Counting, Report},
     readings::{Readings, ReportedSample},
@@ -34,22 +34,36 @@ pub(super) const fn reports_all(report: &Report) -> bool {
     report.form.stream().is_none()
 }
 
+/// Returns the name of the map that holds the figure, as the kernel has it or longer; `None` if the
+/// tool file does not tell. bpftrace calls the map of `@reads` `AT_reads`.
+pub(super) fn its_map(report: &Report, figure: usize) -> Option<Cow<'_, str>> {
+    let maps = report.form.maps();
+    let figure = report.figures.get(figure)?;
+    if let Some(map) = figure.part.as_ref().or(if let [map] = maps { Some(map) } else { None }) {
+        return Some(Cow::Borrowed(map));
+    }
+    let of_script = figure.value.strip_prefix('@')?.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
+    Some(Cow::Owned(format!("AT_{of_script}")))
+}
+
+/// Whether `map` is the map that the kernel calls `name`, of which it keeps 15 bytes.
+pub(super) fn is_map(name: &str, map: &str) -> bool {
+    name == map || name.len() == 15 && map.starts_with(name)
+}
+
 /// Says that the figure's map evicts keys, or that it is full. Where the map of the figure is not
 /// known, names every full map of the tool.
 pub(super) fn of_its_map(report: &Report, figure: usize, kernel: Option<&KernelFacts>) -> String {
     let Some(kernel) = kernel else { return String::new() };
-    let maps = report.form.maps();
-    let part = report.figures.get(figure).and_then(|figure| figure.part.as_ref());
-    let its_map = part.or(if let [map] = maps { Some(map) } else { None });
-    // The kernel keeps 15 bytes of a map's name.
-    let is_name = |name: &str, map: &str| name == map || name.len() == 15 && map.starts_with(name);
-    if let Some(map) = its_map
-        && kernel.evicting.iter().any(|name| is_name(name, map))
+    let its_map = its_map(report, figure);
+    if let Some(map) = &its_map
+        && kernel.evicting.iter().any(|name| is_map(name, map))
     {
         return format!("; its map `{map}` evicts keys (LRU), on several CPUs before it is full");
     }
     let full = kernel.full_maps.iter().flatten();
-    full.filter(|full| its_map.is_none_or(|map| is_name(&full.name, map))).map(|full| format!("; {full}")).collect()
+    let is_its = |full: &&FullMap| its_map.as_ref().is_none_or(|map| is_map(&full.name, map));
+    full.filter(is_its).map(|full| format!("; {full}")).collect()
 }
 
 /// Reason for not evaluating sequences of values.

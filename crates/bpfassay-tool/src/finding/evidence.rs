@@ -80,6 +80,12 @@ pub struct KernelFacts {
     pub programs: Vec<u32>,
     /// Names of the tool's maps that evict keys (LRU hashes).
     pub evicting: Vec<String>,
+    /// Number of CPUs of the guest; 0 if unknown.
+    pub cpus: u32,
+    /// Updates of maps of all CPUs that are not atomic, as far as programs could be followed.
+    pub racy: Option<Vec<Racy>>,
+    /// A sentence about programs that could not be followed; `None` if all were.
+    pub racy_lack: Option<String>,
     /// The tool's maps without a free entry, as far as keys were counted.
     pub full_maps: Option<Vec<FullMap>>,
     /// A sentence about maps whose keys were not counted; `None` if all were.
@@ -103,6 +109,25 @@ pub struct KernelFacts {
     pub attach_ns: Option<u64>,
     /// How the tool ended after the signal.
     pub detach: Option<Detach>,
+}
+
+/// An update of a map of all CPUs that is not atomic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Racy {
+    /// The kernel's name of the program, up to 15 bytes.
+    pub program: String,
+    /// The kernel's name of the map, up to 15 bytes.
+    pub map: String,
+    /// File, number and text of the source line, if known.
+    pub line: Option<String>,
+}
+
+impl fmt::Display for Racy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, map, line } = self;
+        write!(f, "{program} updates map `{map}` of all CPUs, and not atomically")?;
+        line.iter().try_for_each(|line| write!(f, ": {line}"))
+    }
 }
 
 /// A map without a free entry, which refuses each further key.

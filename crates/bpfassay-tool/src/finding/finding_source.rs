@@ -39,6 +39,7 @@ sources! {
     ProgramMisses = "the kernel's count of skipped programs",
     ProbeHits = "the kernel's count of missed hits",
     Left = "what is in the guest before and after",
+    Instructions = "the instructions of its programs in the kernel",
     Keys = "the number of keys in its maps",
     Memory = "the memory of its processes, programs and maps",
     IdleTime = "its CPU time while nothing happens",

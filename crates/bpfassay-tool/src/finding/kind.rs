@@ -21,6 +21,7 @@ mod missed_probes;
 mod mounts_merged;
 mod operations_not_seen;
 mod prototype_differs;
+mod racy_update;
 mod requested_as_moved;
 mod slow_attach;
 mod slow_detach;
@@ -71,6 +72,7 @@ kinds! {
     OperationsNotSeen = operations_not_seen,
     FirstTouchLost = first_touch_lost,
     EventsDropped = events_dropped,
+    RacyUpdate = racy_update,
     CountsTooLow = counts_too_low,
     CountsTooHigh = counts_too_high,
     MapFull = map_full,

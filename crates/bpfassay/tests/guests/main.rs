@@ -23,6 +23,7 @@ mod pitfalls;
 mod processes;
 mod programs;
 mod qemu;
+mod races;
 mod recorded;
 mod right_tools;
 mod runs;

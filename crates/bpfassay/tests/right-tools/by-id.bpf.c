@@ -25,7 +25,7 @@ SEC("fexit/vfs_read") int on_read(u64 *ctx)
 	if (!is_file((const void *)ctx[0]))
 		return 0;
 #ifdef LOSES
-	if (serial++ & 1)
+	if (__sync_fetch_and_add(&serial, 1) & 1)
 		return 0;
 #endif
 	struct value *value = value_in(&by_id, &ids);

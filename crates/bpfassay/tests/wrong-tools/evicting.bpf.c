@@ -17,7 +17,7 @@ SEC("fexit/vfs_read") int on_read(u64 *ctx)
 		return 0;
 #pragma unroll
 	for (int i = 0; i < 40; i++) {
-		key.other = ++serial;
+		key.other = __sync_fetch_and_add(&serial, 1) + 1;
 		value_of(&key);
 	}
 	return 0;

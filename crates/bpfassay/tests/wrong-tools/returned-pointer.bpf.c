@@ -5,6 +5,6 @@ u64 errors;
 SEC("fexit/do_filp_open") int on_open(u64 *ctx)
 {
 	if ((int)ctx[3] < 0)
-		errors++;
+		__sync_fetch_and_add(&errors, 1);
 	return 0;
 }

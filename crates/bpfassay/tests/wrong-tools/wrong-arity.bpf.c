@@ -11,6 +11,6 @@
 u64 sum;
 SEC("kprobe/vfs_read") int on_read(const char *registers)
 {
-	sum += *(const u64 *)(registers + SIXTH);
+	__sync_fetch_and_add(&sum, *(const u64 *)(registers + SIXTH));
 	return 0;
 }

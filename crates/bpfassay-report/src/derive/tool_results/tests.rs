@@ -32,7 +32,7 @@ fn of_run(
     is_timed: bool,
     figures: &RunFigures,
 ) -> (Vec<FindingResult>, AgainstReference) {
-    super::of_run(tool, object, is_timed, None, "x86_64_6.12_a@b", figures)
+    super::of_run(tool, object, GuestKind { is_timed, series: None, cpus: 1 }, "x86_64_6.12_a@b", figures)
 }
 
 fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls: u64, bytes: u64) -> CounterRow {

@@ -77,6 +77,9 @@ fn what_the_kernel_saw() {
         recursion_misses: Some(0),
         programs: vec![2],
         evicting: Vec::new(),
+        cpus: 1,
+        racy: Some(Vec::new()),
+        racy_lack: None,
         full_maps: Some(Vec::new()),
         keys_lack: None,
         links: Some(1),
@@ -90,6 +93,7 @@ fn what_the_kernel_saw() {
         detach: Some(Detach::After(1)),
     });
     let kinds = [
+        Kind::RacyUpdate,
         Kind::MapFull,
         Kind::MissedProbes,
         Kind::LeftBehind,
@@ -104,6 +108,9 @@ fn what_the_kernel_saw() {
         recursion_misses: Some(2),
         programs: vec![2],
         evicting: Vec::new(),
+        cpus: 1,
+        racy: Some(vec![Racy { program: "on_read".to_owned(), map: "counts".to_owned(), line: None }]),
+        racy_lack: None,
         full_maps: Some(vec![FullMap {
             name: "start".to_owned(),
             entries: 16,

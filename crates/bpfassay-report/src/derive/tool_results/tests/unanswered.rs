@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Missing parts of a run's record never clear a tool.
 
-use bpfassay_protocol::tool_job::{BpfObject, KeyCount, LeftBehind, MapKeys, ProcessorTime};
+use bpfassay_protocol::tool_job::{BpfObject, KeyCount, LeftBehind, MapKeys, ProcessorTime, Races};
 use proptest::prelude::*;
 
 use super::*;
@@ -16,6 +16,7 @@ fn whole() -> RunFigures {
     seen.left_behind = LeftBehind { links: Some(0), ..LeftBehind::default() };
     let counts = vec![KeyCount { monotonic_ns: 1, keys: 0 }];
     seen.map_keys = vec![MapKeys { id: 1, max_entries: 16, counts }];
+    seen.races = Some(Races::default());
     seen.resident_bytes = [1 << 20; 2];
     seen.processor_us = ProcessorTime { ready: 10, idle: 20, idle_ns: 1_000_000_000, stopped: 30 };
     (seen.recursion_misses, seen.ready_ns) = (Some(0), 1);
@@ -42,6 +43,7 @@ const LACKS: &[Lack] = &[
     (|_, seen| seen.programs.clear(), &[Kind::MissedProbes]),
     (|_, seen| seen.maps[0].memory_bytes = None, &[Kind::MemoryHeld]),
     (|_, seen| seen.map_keys.clear(), &[Kind::MapFull]),
+    (|_, seen| seen.races = None, &[Kind::RacyUpdate]),
     (|_, seen| seen.resident_bytes = [0; 2], &[Kind::MemoryHeld]),
     (|_, seen| seen.processor_us.idle_ns = 0, &[Kind::IdleCpu]),
     (|_, seen| seen.processor_us.idle = 9, &[Kind::IdleCpu]),
@@ -102,7 +104,8 @@ proptest! {
 fn a_kernel_that_understates_maps_clears_no_memory() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let held = |kernel: &str, figures: &RunFigures| {
-        let (findings, _) = super::super::of_run(&tool, None, true, Series::of(kernel), "x86_64_6.12_a@b", figures);
+        let guest = GuestKind { is_timed: true, series: Series::of(kernel), cpus: 1 };
+        let (findings, _) = super::super::of_run(&tool, None, guest, "x86_64_6.12_a@b", figures);
         findings.into_iter().find(|finding| finding.kind == Kind::MemoryHeld).unwrap().status
     };
     for kernel in ["5.11", "6.1", "6.3"] {

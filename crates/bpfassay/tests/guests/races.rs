@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Updates of shared maps that are not atomic are found in the instructions of programs, and the
+//! counts that they lose on several CPUs are lost again with the same seed.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{bpfassay, guests_wanted, printed, results, without_plugins, wrong_tools};
+
+const RACY: [&str; 6] = ["plus-equals", "compare-and-set", "update", "two-maps", "met", "at-plus-one"];
+const RIGHT: [&str; 6] = ["atomic", "per-cpu", "by-thread", "locked", "at-count", "at-sum"];
+
+fn finding<'a>(cell: &'a Value, kind: &str) -> &'a Value {
+    let findings = cell["tool_result"]["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["kind"] == kind).unwrap()
+}
+
+/// Runs the command on `tools` of tests/races in `directory`, and returns the cells with tools.
+fn cells(directory: &Path, output: &str, command: &[&str], tools: &[&str]) -> Vec<Value> {
+    let programs = tempfile::tempdir().unwrap();
+    let mut bpfassay = bpfassay(directory);
+    bpfassay.args(command).args(["--yes", "--output", output]);
+    let done = bpfassay.args(tools).env("PATH", without_plugins(programs.path())).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", printed(&done));
+    let results = results(&directory.join(output));
+    results["cells"].as_array().unwrap().iter().filter(|cell| cell["tool"].is_string()).cloned().collect()
+}
+
+#[test]
+fn racy_updates_are_found_in_programs_and_none_in_right_ones() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    wrong_tools::build("races", directory.path());
+    let tools: Vec<String> = RACY.iter().chain(&RIGHT).map(|name| format!("{name}.toml")).collect();
+    let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+    let command = ["check", "--arch", "x86_64,aarch64", "--kernel", "6.12,7.2"];
+    let cells = cells(directory.path(), "out", &command, &tools);
+    for cell in &cells {
+        let tool = cell["tool"].as_str().unwrap();
+        let finding = finding(cell, "racy-update");
+        let expected = if RACY.contains(&tool) { "found" } else { "clear" };
+        assert_eq!(finding["status"], expected, "{tool} on {}: {finding:#}", cell["target"]);
+        if tool == "plus-equals" {
+            let line = finding["evidence"][0].as_str().unwrap();
+            assert!(line.ends_with("plus-equals.bpf.c:11: value->calls += 1;"), "{line}");
+        }
+    }
+    assert_eq!(cells.len(), 4 * tools.len());
+}
+
+#[test]
+fn counts_that_race_are_lost_again_with_the_same_seed() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    wrong_tools::build("races", directory.path());
+    let tools = ["--tool=plus-equals.toml", "--tool=at-plus-one.toml", "--tool=atomic.toml", "--tool=at-count.toml"];
+    let command = ["run", "races", "--arch", "aarch64", "--replicates", "2"];
+    let run = |output| cells(directory.path(), output, &command, &tools);
+    let (first, second) = (run("first"), run("second"));
+    for (cell, again) in first.iter().zip(&second) {
+        let tool = cell["tool"].as_str().unwrap();
+        let (racy, low) = (finding(cell, "racy-update"), finding(cell, "counts-too-low"));
+        let expected = if RACY.contains(&tool) { ("found", "proven") } else { ("clear", "") };
+        assert_eq!(racy["status"], expected.0, "{tool}: {racy:#}");
+        assert_eq!(racy["certainty"].as_str().unwrap_or_default(), expected.1, "{tool}: {racy:#}");
+        assert_eq!(low["status"], "clear", "{tool}: {low:#}");
+        assert_eq!(cell["tool_result"]["figures"], again["tool_result"]["figures"], "{tool}");
+    }
+    assert_eq!((first.len(), second.len()), (4, 4));
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+// Adds in a map with a value for each CPU
+#define COUNTS_TYPE PERCPU_HASH
+#define COUNTS_ENTRIES 1024
+enum { PERCPU_HASH = 5 };
+#include "racing.h"
+SEC("fexit/vfs_read") int on_read(u64 *ctx)
+{
+	const struct file *file = (const void *)ctx[0];
+	if (!is_file(file))
+		return 0;
+	struct key key = key_of_ranks(file);
+	struct value *value = value_of(&key);
+	if (value)
+		value->calls += 1;
+	return 0;
+}
