@@ -76,5 +76,5 @@ pub use run_record::{
     RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunResult, Span, Work,
 };
 pub use sampling::{Sampled, SamplingEnd, Widest};
-pub use tool_result::{Loaded, ToolResult};
+pub use tool_result::{Loaded, MapFill, ToolResult};
 pub use verdict::{BootVerdict, Involved};

@@ -66,8 +66,23 @@ pub struct Loaded {
     /// report that of each map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map_bytes: Option<u64>,
+    /// The maps whose keys were counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maps: Vec<MapFill>,
     /// The programs as the kernel held them when the tool was ready.
     pub programs: Vec<BpfObject>,
+}
+
+/// How full a map of a tool was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MapFill {
+    /// The kernel's name of the map, up to 15 bytes.
+    pub name: String,
+    /// The largest number of keys that was counted.
+    pub most_keys: u32,
+    /// The largest number of keys that the map can have.
+    pub max_entries: u32,
 }
 
 impl Loaded {

@@ -36,10 +36,10 @@ use self::{
 };
 use crate::{
     error::{Error, Result},
-    image::{role, segment},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
     manifest::{Component, Segment},
     provider::Sources,
+    segment::{role, segment},
 };
 
 /// Change this version when the same inputs give other segments than before.

@@ -15,7 +15,7 @@ use std::{
 
 use bpfassay_packages::{
     apt::Apt,
-    cache::{Cache, CachedFile},
+    cache::Cache,
     digest::{Digest, Hasher},
     error::PackagesError,
     safe_names::KernelRelease,
@@ -29,13 +29,14 @@ use bpfassay_protocol::{
 use crate::{
     busybox,
     error::{Error, Result},
-    initramfs::{Archive, ArchiveError, FileContent, NewcNode, find, initramfs_tree::Overlay},
+    initramfs::{Archive, FileContent, NewcNode, find, initramfs_tree::Overlay},
     kernel::{BootableKernel, Modules},
     kernel_files,
     kernel_modules::{ModuleSet, ModulesError, Signatures, signature},
     manifest::{self, Component, Segment},
     payload::Payload,
     pvh,
+    segment::{role, segment, store},
 };
 
 /// Path of the [`ModuleSet`] in the modules segment: modules and their dependencies, as JSON.
@@ -46,25 +47,6 @@ const MAX_MODULE_SET: u64 = 1 << 20;
 
 /// Limit on a kernel configuration, in bytes. Real configurations have about 300 KB.
 pub(crate) const MAX_CONFIG: u64 = 16 << 20;
-
-/// Names of segments in the manifest.
-pub mod role {
-    /// Agent, tracer, embedded IOR, directories.
-    pub const BASE: &str = "base";
-    /// Kernel modules.
-    pub const MODULES: &str = "modules";
-    /// A user's directory tree.
-    pub const OVERLAY: &str = "overlay";
-    /// Files of tools under test.
-    pub const TOOLS: &str = "tools";
-    /// Files of the kernel that tools read: configuration and headers.
-    pub const KERNEL_FILES: &str = "kernel-files";
-    /// Files of an interactive shell.
-    pub const SHELL: &str = "shell";
-}
-
-/// Kind of the cache record that maps the digest of a segment's inputs to the segment's digest.
-const RECORD: &str = "segment";
 
 /// Change this whenever the same inputs give other segments.
 const KEY_VERSION: &str = "3";
@@ -189,35 +171,6 @@ pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
         Ok(archive)
     })?;
     Ok(Segment { role: role::SHELL.to_owned(), archive: (&object).into(), contents: vec![component] })
-}
-
-/// Returns the segment for `key` from the cache, or makes it.
-///
-/// # Errors
-/// The errors of `make`; [`PackagesError::Io`] if the cache cannot be locked, read or written.
-pub(crate) fn segment(
-    cache: &Cache,
-    key: &Digest,
-    what: &str,
-    make: impl FnOnce() -> Result<Archive>,
-) -> Result<CachedFile> {
-    let _lock = cache.lock(&format!("segment-{}", &key.to_string()[..16]))?;
-    if let Some(digest) = cache.recorded(RECORD, key)?
-        && let Some(object) = cache.object(&digest)?
-    {
-        return Ok(object);
-    }
-    let object = store(cache, what, &make()?)?;
-    cache.record(RECORD, key, &object.digest)?;
-    Ok(object)
-}
-
-fn store(cache: &Cache, what: &str, archive: &Archive) -> Result<CachedFile> {
-    cache.add(what, archive.size(), |writer| match archive.write_to(writer) {
-        Ok(_) => Ok(()),
-        Err(ArchiveError::Write(source)) => Err(cache.write_error(what, archive.size(), cache.root(), source).into()),
-        Err(error) => Err(error.into()),
-    })
 }
 
 /// A guest that can be booted any number of times.

@@ -16,10 +16,10 @@ use bpfassay_packages::{
 
 use crate::{
     error::Result,
-    image::{role, segment},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
     kernel::BootableKernel,
     manifest::{self, Component, Segment},
+    segment::{role, segment},
 };
 
 /// Change this version when the same packages give other segments than before.

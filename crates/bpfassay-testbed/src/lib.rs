@@ -32,6 +32,7 @@ pub mod missing;
 pub mod payload;
 pub mod provider;
 pub mod pvh;
+pub mod segment;
 #[cfg(test)]
 mod test_support;
 pub mod testbed_lock;

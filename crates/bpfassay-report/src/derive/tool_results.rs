@@ -132,10 +132,11 @@ impl AgainstReference {
     }
 }
 
-/// Ranks a status for a comparison with the status of another run.
-const fn weight(status: &FindingStatus) -> u8 {
+/// Ranks a status for a comparison with the status of another run. The more certain of two findings
+/// weighs more.
+fn weight(status: &FindingStatus) -> u8 {
     match status {
-        FindingStatus::Found { .. } => 2,
+        FindingStatus::Found { certainty, .. } => 2 + certainty.map_or(0, |certainty| certainty as u8),
         FindingStatus::Clear => 1,
         FindingStatus::NotEvaluated { .. } => 0,
     }
@@ -339,7 +340,9 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, guest: GuestKind) -> Kerne
 fn racy(seen: &ToolFigures, update: &RacyUpdate) -> Racy {
     let map = seen.maps.iter().find(|map| map.id == update.map).map(|map| map.name.clone());
     let map = map.unwrap_or_else(|| update.map.to_string());
-    Racy { program: update.program.clone(), map, line: update.line.clone() }
+    // The line 0: the compiler knew none, as that of bpftrace.
+    let line = update.line.clone().filter(|line| !line.contains(":0: "));
+    Racy { program: update.program.clone(), map, line }
 }
 
 /// Whether this piece of output holds figures. If several endpoints answer, each piece does.

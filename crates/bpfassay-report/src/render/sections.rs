@@ -8,6 +8,7 @@ mod direct;
 mod gates;
 mod io_paths;
 mod loads;
+mod maps;
 mod mounts;
 mod nodes;
 mod pitfalls;
@@ -49,6 +50,7 @@ const SECTIONS: &[fn(&Results) -> Vec<ReportSection>] = &[
     |results| of_tables(loads::table(results)),
     |results| of_tables(tools::figures(results)),
     |results| of_tables(tools::findings(results)),
+    |results| of_tables(maps::table(results)),
     |results| of_tables(pitfalls::table(results)),
 ];
 

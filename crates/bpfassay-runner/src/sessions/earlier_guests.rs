@@ -9,8 +9,8 @@ use bpfassay_study::Plan;
 use bpfassay_testbed::{
     Arch,
     catalogue::Catalogue,
-    image::role,
     manifest::{Check, Manifest, Segment, Target},
+    segment::role,
     testbed_lock::LockedKernel,
 };
 

@@ -5,6 +5,7 @@ use bpfassay_packages::test_support::lacks;
 use bpfassay_protocol::job::{Nfs, NfsVersion, Task};
 
 use super::*;
+use crate::initramfs::ArchiveError;
 use crate::kernel_modules::ModuleLayout;
 
 const NFS: FileSystem =

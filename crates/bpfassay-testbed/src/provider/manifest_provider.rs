@@ -10,8 +10,9 @@ use super::{BuiltPart, GuestRequest, PartReceiver, Provider, Sources};
 use crate::{
     error::Result,
     guest_bundle,
-    image::{overlay_segment, role},
+    image::overlay_segment,
     manifest::{Check, Manifest},
+    segment::role,
 };
 
 /// Provides guests of testbeds with a manifest, which names the provider that built them.

@@ -46,7 +46,7 @@ fn racy_updates_are_found_in_programs_and_none_in_right_ones() {
         assert_eq!(finding["status"], expected, "{tool} on {}: {finding:#}", cell["target"]);
         if tool == "plus-equals" {
             let line = finding["evidence"][0].as_str().unwrap();
-            assert!(line.ends_with("plus-equals.bpf.c:11: value->calls += 1;"), "{line}");
+            assert!(line.ends_with("plus-equals.bpf.c:12: value->calls += 1;"), "{line}");
         }
     }
     assert_eq!(cells.len(), 4 * tools.len());
@@ -59,8 +59,8 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
     }
     let directory = tempfile::tempdir().unwrap();
     wrong_tools::build("races", directory.path());
-    let tools = ["--tool=plus-equals.toml", "--tool=at-plus-one.toml", "--tool=atomic.toml", "--tool=at-count.toml"];
-    let command = ["run", "races", "--arch", "aarch64", "--replicates", "2"];
+    let tools = ["--tool=plus-equals.toml", "--tool=at-plus-one.toml", "--tool=atomic.toml"];
+    let command = ["run", "races", "--arch", "aarch64", "--replicates", "1"];
     let run = |output| cells(directory.path(), output, &command, &tools);
     let (first, second) = (run("first"), run("second"));
     for (cell, again) in first.iter().zip(&second) {
@@ -72,5 +72,5 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
         assert_eq!(low["status"], "clear", "{tool}: {low:#}");
         assert_eq!(cell["tool_result"]["figures"], again["tool_result"]["figures"], "{tool}");
     }
-    assert_eq!((first.len(), second.len()), (4, 4));
+    assert_eq!((first.len(), second.len()), (3, 3));
 }

@@ -4,9 +4,9 @@
 use bpfassay_protocol::{
     checked_prototype::Checked,
     loaded_object::{LoadedObject, ObjectLine, UnattachedProgram},
-    tool_job::{Source, ToolFigures},
+    tool_job::{MapKeys, Source, ToolFigures},
 };
-use bpfassay_results::Loaded;
+use bpfassay_results::{Loaded, MapFill};
 
 /// Parses the loader's lines on standard output; other lines are skipped.
 fn lines(seen: &ToolFigures) -> Vec<ObjectLine> {
@@ -52,8 +52,15 @@ pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
         load_ns: reported.map(|loaded| loaded.load_ns),
         stop_ns: seen.stop_ns,
         map_bytes: seen.maps.iter().map(|map| map.memory_bytes).sum(),
+        maps: seen.map_keys.iter().filter_map(|keys| fill(seen, keys)).collect(),
         programs,
     }
+}
+
+fn fill(seen: &ToolFigures, keys: &MapKeys) -> Option<MapFill> {
+    let name = seen.maps.iter().find(|map| map.id == keys.id)?.name.clone();
+    let most_keys = keys.counts.iter().map(|count| count.keys).max()?;
+    Some(MapFill { name, most_keys, max_entries: keys.max_entries })
 }
 
 /// Returns how the object's programs compare with the kernel's prototypes; `None` if the loader did
