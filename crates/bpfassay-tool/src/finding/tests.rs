@@ -8,7 +8,7 @@ mod file_systems;
 mod flags;
 mod last_component;
 mod properties;
-mod racy;
+mod shared_maps;
 mod sources;
 mod subjects;
 mod variants;

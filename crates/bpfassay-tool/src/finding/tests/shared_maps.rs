@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Updates of maps of all CPUs, and what they lose.
+//! What figures lose in maps that are full, and in maps that CPUs update without atomic instructions.
 
 use super::*;
 
-/// Evaluates a tool with a racy update of the map `racy`, whose figure from the map `counts` is
-/// `reported`, and really 10.
-fn results(cpus: u32, racy: &str, reported: u64) -> Vec<FindingResult> {
+/// Evaluates a tool whose figure from the map `counts` is `reported`, and really 10.
+fn of_map(reported: u64, kernel: &KernelFacts) -> Vec<FindingResult> {
     let truth = truth(vec![share("a", "m", Operation::Read, 10, 900, 900)]);
     let tool = Report {
         form: ReportForm::Map { map: "counts".to_owned() },
         ..report(vec![figure(&[Operation::Read], CountedUnit::Calls, Whose::Cgroup)])
     };
     let read = readings(&[(10, 0, Some("a"), 0), (50, 0, Some("a"), 1), (100, 0, Some("a"), reported)]);
-    let racy = Racy { program: "on_read".to_owned(), map: racy.to_owned(), line: Some("a.c:3: n += 1;".to_owned()) };
-    let kernel = KernelFacts { cpus, racy: Some(vec![racy]), ..KernelFacts::default() };
     let evidence = Evidence {
         report: Some(&tool),
         readings: Some(&read),
         truth: Some(&truth),
-        kernel: Some(&kernel),
+        kernel: Some(kernel),
         ..Evidence::default()
     };
     evaluate(&evidence, &ValueLimits::default())
+}
+
+/// Evaluates such a tool with a racy update of the map `racy`.
+fn results(cpus: u32, racy: &str, reported: u64) -> Vec<FindingResult> {
+    let racy = Racy { program: "on_read".to_owned(), map: racy.to_owned(), line: Some("a.c:3: n += 1;".to_owned()) };
+    of_map(reported, &KernelFacts { cpus, racy: Some(vec![racy]), ..KernelFacts::default() })
 }
 
 const UPDATE: &str = "on_read updates map `counts` of all CPUs, and not atomically: a.c:3: n += 1;";
@@ -48,4 +51,24 @@ fn without_a_lost_count_or_another_cpu_the_update_only_fits() {
         let status = status(&results, Kind::RacyUpdate);
         assert!(matches!(status, FindingStatus::Found { certainty: Some(Certainty::Fitting), .. }), "{status:?}");
     }
+}
+
+#[test]
+fn what_is_missing_beside_a_full_map_names_the_map() {
+    let full = |name: &str, entries, had_room| {
+        let full = FullMap { name: name.to_owned(), entries, had_room, when: "after phase `read`".to_owned() };
+        of_map(7, &KernelFacts { full_maps: Some(vec![full]), ..KernelFacts::default() })
+    };
+    let results = full("counts", 16, true);
+    assert_eq!(found(&results), [Kind::CountsTooLow, Kind::MapFull]);
+    let evidence = evidence_of(&results, Kind::CountsTooLow);
+    assert!(evidence.ends_with("; map `counts`: 16 of 16 entries in use after phase `read`"), "{evidence}");
+    // Its single key, or keys that it had from the beginning, may be meant: they are evidence only.
+    for results in [full("counts", 1, true), full("counts", 16, false)] {
+        assert_eq!(found(&results), [Kind::CountsTooLow]);
+        assert!(evidence_of(&results, Kind::CountsTooLow).contains("entries in use"));
+    }
+    // The full map is another one.
+    let results = full("start", 16, true);
+    assert!(!evidence_of(&results, Kind::CountsTooLow).contains("in use"));
 }
