@@ -8,8 +8,8 @@ SEC("fexit/vfs_read") int on_read(u64 *ctx)
 	if (!is_file(file))
 		return 0;
 	struct key key = key_of(file, READ);
-	if (!first)
-		first = key.device;
-	key.device = first;
+	const u32 known = __sync_val_compare_and_swap(&first, 0, key.device);
+	if (known)
+		key.device = known;
 	return add(value_of(&key), ctx[4]);
 }
