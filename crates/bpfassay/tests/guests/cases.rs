@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Inputs on which bpfassay once said something false: wrong summaries of a real IOR, scripts whose
-//! tests share files, races between CPUs, and programs that a tool assembles at run time.
+//! tests share files, and programs that a tool assembles at run time.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{faults, guests_wanted, printed, results, study, uncounted, wrong_tools};
+use crate::common::{faults, guests_wanted, printed, results, study, uncounted};
 
 /// Sources of the tools, and of the program that stands for IOR.
 fn sources() -> PathBuf {
@@ -91,35 +91,6 @@ fn a_script_is_one_run_and_keeps_its_files() {
         let all: Value = tests.len().into();
         assert_eq!((&error["intervals"], &error["exact"]), (&all, &all), "{case}");
     }
-}
-
-#[test]
-fn a_race_is_found_or_not_evaluated() {
-    if !guests_wanted() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    for name in ["racy.bt", "racy-script.toml", "racy-object.toml"] {
-        fs::copy(sources().join(name), directory.path().join(name)).unwrap();
-    }
-    let object = directory.path().join("racy-object.bpf.o");
-    wrong_tools::compile(&wrong_tools::clang(), &sources().join("racy-object.bpf.c"), &[], &object);
-    let tools = ["--tool", "racy-script.toml", "--tool", "racy-object.toml"];
-    let (output, results) = run(directory.path(), "races.toml", &tools);
-    let script = cell(&results, "tool", "racy-script");
-    assert_eq!(found(script), ["counts-too-low"], "{script:#}");
-    let of_ior = |name: &str| {
-        let figures = script["tool_result"]["figures"].as_array().unwrap().iter();
-        let mut of_ior = figures.filter(|figure| figure["figure"] == name && figure["subject"] == "ior");
-        let figure = of_ior.next().unwrap();
-        (figure["reported"].as_u64().unwrap(), figure["really"].as_u64().unwrap())
-    };
-    let ((right, really), (racy, _)) = (of_ior("@right"), of_ior("@racy"));
-    assert!(right == really && racy < really, "{right} and {racy} of {really}");
-    // Whether three instructions met another CPU depends on the turns that CPUs took.
-    let object = found(cell(&results, "tool", "racy-object"));
-    assert!(object.is_empty() || object == ["counts-too-low"], "{object:?}");
-    assert!(printed(&output).contains("races between its 4 CPUs are not evaluated"), "{}", printed(&output));
 }
 
 /// The directory of the packages in ci/python.txt, which `ci/test --all` unpacks. `None` outside of
