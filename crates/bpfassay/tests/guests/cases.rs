@@ -26,11 +26,6 @@ fn run(directory: &Path, name: &str, arguments: &[&str]) -> (Output, Value) {
     (output, results(&directory.join("out")))
 }
 
-/// The cell of `results` whose member `key` is `value`.
-fn cell<'r>(results: &'r Value, key: &str, value: &str) -> &'r Value {
-    results["cells"].as_array().unwrap().iter().find(|cell| cell[key] == value).unwrap()
-}
-
 /// Kinds of fault that are found of `cell`'s tool.
 fn found(cell: &Value) -> Vec<&str> {
     faults(cell).into_iter().map(|fault| fault["kind"].as_str().unwrap()).collect()
