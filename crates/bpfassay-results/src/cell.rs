@@ -11,7 +11,7 @@ use bpfassay_study::{Expectation, MetricName, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CodeCoverage, Direct, Figure, RunFailure, ToolResult};
+use crate::{CodeCoverage, Direct, Figure, Loaded, RunFailure, ToolResult};
 
 /// The results of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -100,6 +100,13 @@ impl CellResult {
     /// Pairs each metric with its accuracy row, if there is one.
     pub fn rows(&self) -> impl Iterator<Item = (&CellMetric, Option<&CellAccuracy>)> {
         self.metrics.iter().map(|metric| (metric, self.accuracy.iter().find(|row| row.metric == metric.name)))
+    }
+
+    /// The tool's programs and maps in the kernel; `None` for other cells, and for a tool that was
+    /// not ready in any measured run.
+    #[must_use]
+    pub fn loaded(&self) -> Option<&Loaded> {
+        self.tool_result.as_ref()?.loaded.as_ref()
     }
 
     /// Like [`Self::rows`], without the metrics that are times per call of another metric.

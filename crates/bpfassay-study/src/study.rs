@@ -109,6 +109,12 @@ impl Study {
         own.chain(self.tool_files.iter().map(|tool| &tool.file.name)).map(String::as_str)
     }
 
+    /// The tool under test called `name`.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> Option<&UnderTest> {
+        self.tool_files.iter().find(|tool| tool.file.name == name)
+    }
+
     /// The workload of a case. If a workload has several cases, their names extend the workload's
     /// name.
     #[must_use]

@@ -22,7 +22,9 @@ pub struct ProgramChange {
 /// Programs of one name are compared in the order in which they were loaded. The verifier's time is
 /// compared under the instruction clock alone: under the wall clock it always differs.
 pub(super) fn changes(base: Option<&CellResult>, new: Option<&CellResult>, clock: Clock) -> Vec<ProgramChange> {
-    let (Some(base), Some(new)) = (loaded(base), loaded(new)) else { return Vec::new() };
+    let (Some(base), Some(new)) = (base.and_then(CellResult::loaded), new.and_then(CellResult::loaded)) else {
+        return Vec::new();
+    };
     let (mut base, new) = (by_name(base), by_name(new));
     let mut changes = Vec::new();
     for (key, code) in new {
@@ -42,10 +44,6 @@ fn comparable(mut code: ProgramCode, clock: Clock) -> ProgramCode {
         log.time_us = 0;
     }
     code
-}
-
-fn loaded(cell: Option<&CellResult>) -> Option<&Loaded> {
-    cell?.tool_result.as_ref()?.loaded.as_ref()
 }
 
 /// Indexes the programs by name and by how many programs of that name were loaded before.

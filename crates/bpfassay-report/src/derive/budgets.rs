@@ -8,12 +8,15 @@ use bpfassay_study::{Budget, BudgetFigure, GROWTH_FLOOR, Series, by_version};
 
 use super::{
     context::DeriveContext,
-    tool_results::{is_timed, maps_are_understated},
+    tool_results::{is_timed, maps_understated},
 };
 use bpfassay_results::{CellResult, Loaded};
 
 /// A value, and words that follow its unit; or why there is no value.
 type Found = Result<(u64, String), String>;
+
+/// The reason if the verified instructions of a program are unknown.
+const NOT_VERIFIED: &str = "the kernel does not report what the verifier processed (Linux 5.16 and later do)";
 
 /// Decides whether the tool of `cell` keeps `budget`, and says on what figure. A figure that the
 /// kernel does not report leaves the verdict open. `None` if the budget is about growth and `cell`
@@ -26,7 +29,7 @@ pub(super) fn decide(
 ) -> Option<(Verdict, String)> {
     let Budget { figure, limit } = budget;
     let open = |reason: String| Some((Verdict::Inconclusive, reason));
-    let Some(loaded) = loaded(cell) else {
+    let Some(loaded) = cell.loaded() else {
         let reason = match cell.tool {
             Some(_) => "not measured: the tool was not ready in any run",
             None => "not measured: the programs of the bundled tracer are not recorded, only those of tools",
@@ -51,16 +54,15 @@ pub(super) fn decide(
         },
         BudgetFigure::MapBytes => map_bytes(cell, loaded, limit),
         _ if loaded.programs.is_empty() => Err("the tool had no program in the kernel".to_owned()),
-        BudgetFigure::VerifiedInstructions => most(loaded, |code| code.verified).ok_or_else(|| {
-            "the kernel does not report what the verifier processed (Linux 5.16 and later do)".to_owned()
-        }),
+        BudgetFigure::VerifiedInstructions => most(loaded, |code| code.verified).ok_or_else(|| NOT_VERIFIED.to_owned()),
         BudgetFigure::States => most(loaded, |code| code.log.map(|log| log.total_states))
             .ok_or_else(|| "only the loader of bare objects asks for the verifier's log".to_owned()),
         BudgetFigure::JitedBytes => jited_bytes(loaded),
         BudgetFigure::VerifiedGrowthPercent => {
             let alike = |other: &&CellResult| {
-                let place = |cell: &CellResult| (cell.target.arch, cell.tool.clone(), cell.file_system.clone());
-                other.case == cell.case && place(other) == place(cell) && other.target != cell.target
+                (other.target.arch, &other.tool) == (cell.target.arch, &cell.tool)
+                    && (&other.case, &other.file_system) == (&cell.case, &cell.file_system)
+                    && other.target != cell.target
             };
             let (older, newer): (Vec<_>, Vec<_>) = cells
                 .iter()
@@ -80,19 +82,13 @@ pub(super) fn decide(
     Some((verdict, format!("{value} {}{words}", figure.words())))
 }
 
-fn loaded(cell: &CellResult) -> Option<&Loaded> {
-    cell.tool_result.as_ref()?.loaded.as_ref()
-}
-
 const fn milliseconds(nanoseconds: u64) -> (u64, String) {
     (nanoseconds.div_ceil(1_000_000), String::new())
 }
 
 /// Returns how long the tool of `cell` can take to end, in milliseconds.
 fn grace_ms(context: &DeriveContext<'_>, cell: &CellResult) -> Option<u64> {
-    let name = cell.tool.as_ref()?;
-    let tool = context.plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
-    Some(tool.file.stop.grace_ms)
+    Some(context.plan.study.tool(cell.tool.as_ref()?)?.file.stop.grace_ms)
 }
 
 /// Returns the largest figure of a program, and the program's name. `None` if that of one program
@@ -117,26 +113,21 @@ fn map_bytes(cell: &CellResult, loaded: &Loaded, limit: u64) -> Found {
     match loaded.map_bytes {
         None => Err("the kernel does not report the memory of each map".to_owned()),
         Some(bytes) if bytes > limit => Ok((bytes, String::new())),
-        Some(_) if maps_are_understated(Series::of(&cell.target.kernel)) => {
-            Err("Linux 5.11 to 6.3 report only the keys and values of maps".to_owned())
-        }
-        Some(bytes) => Ok((bytes, String::new())),
+        Some(bytes) => maps_understated(Series::of(&cell.target.kernel)).map_or(Ok((bytes, String::new())), Err),
     }
 }
 
 /// Returns the growth of the program of `loaded` that grew most since the newest of the `older`
 /// kernels that reports its programs, in per cent, rounded up.
 fn growth(loaded: &Loaded, mut older: Vec<&CellResult>) -> Found {
-    let unknown = || "the kernel does not report what the verifier processed (Linux 5.16 and later do)".to_owned();
     let verified = |loaded: &Loaded| {
         let of_program = |program: &BpfObject| Some((program.name.clone(), program.code?.verified?));
         loaded.programs.iter().map(of_program).collect::<Option<Vec<_>>>()
     };
-    let now = verified(loaded).ok_or_else(unknown)?;
+    let now = verified(loaded).ok_or(NOT_VERIFIED)?;
     older.sort_by(|a, b| by_version(&b.target.kernel, &a.target.kernel));
-    let before = older.into_iter().find_map(|cell| Some((&cell.target, verified(self::loaded(cell)?)?)));
-    let (target, before) =
-        before.ok_or_else(|| "no older kernel of these results reports what the verifier processed".to_owned())?;
+    let before = older.into_iter().find_map(|cell| Some((&cell.target, verified(cell.loaded()?)?)));
+    let (target, before) = before.ok_or("no older kernel of these results reports what the verifier processed")?;
     let grown = now.iter().filter_map(|(name, now)| {
         let (_, before) = before.iter().filter(|(other, _)| other == name).max_by_key(|(_, before)| *before)?;
         let more = now.saturating_sub(*before);

@@ -45,8 +45,7 @@ pub(super) fn is_timed(plan: &Plan, provenance: &[Provenance], arch: Arch) -> bo
 /// Evaluates the tool of `cell` over all its runs; `None` for a cell without a tool from a tool
 /// file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
-    let name = cell.tool.as_ref()?;
-    let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
+    let tool = plan.study.tool(cell.tool.as_ref()?)?;
     let object = tool.object(cell.target.arch, &cell.target.kernel);
     let guest = GuestKind {
         is_timed: is_timed(plan, provenance, cell.target.arch),
@@ -186,8 +185,7 @@ fn of_run(
 ) -> (Vec<FindingResult>, AgainstReference) {
     let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
     let report = tool.file.report.as_ref();
-    let (full_maps, keys_lack) = map_keys::full_maps(seen, figures);
-    let kernel = KernelFacts { full_maps: Some(full_maps), keys_lack, ..kernel_facts(tool, seen, guest) };
+    let kernel = kernel_facts(tool, seen, figures, guest);
     let types = tool_object::types(seen);
     let object = object.or(types.as_deref());
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
@@ -284,13 +282,15 @@ const EVICTING: [u32; 2] = [9, 10];
 /// (`map_mem_usage`). The buckets and headers of a hash map can need more than the keys and values.
 const MAPS_UNDERSTATED: [(u32, u32); 2] = [(5, 11), (6, 4)];
 
-/// Whether kernels of this series report less than the memory of maps.
-pub(super) fn maps_are_understated(series: Option<Series>) -> bool {
+/// Says that kernels of this series report less than the memory of maps, if they do.
+pub(super) fn maps_understated(series: Option<Series>) -> Option<String> {
     let [first, end] = MAPS_UNDERSTATED;
-    series.is_some_and(|series| (first..end).contains(&series.version()))
+    let is_understated = series.is_some_and(|series| (first..end).contains(&series.version()));
+    is_understated.then(|| "Linux 5.11 to 6.3 report only the keys and values of maps".to_owned())
 }
 
-fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, guest: GuestKind) -> KernelFacts {
+fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, figures: &RunFigures, guest: GuestKind) -> KernelFacts {
+    let (full_maps, keys_lacks) = map_keys::full_maps(seen, figures);
     let GuestKind { is_timed, series, cpus } = guest;
     let left = &seen.left_behind;
     let mut left_behind: Vec<String> = Vec::new();
@@ -302,11 +302,10 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, guest: GuestKind) -> Kerne
     let in_kernel = objects().filter_map(|object| object.memory_bytes);
     let unknown = objects().filter(|object| object.memory_bytes.is_none()).count();
     let resident = seen.resident_bytes.iter().copied().max().unwrap_or(0);
-    let is_understated = !seen.maps.is_empty() && maps_are_understated(series);
     let memory_lacks = match unknown {
         0 if resident == 0 => Some("the memory of its processes is not known".to_owned()),
-        0 if is_understated => Some("Linux 5.11 to 6.3 report only the keys and values of maps".to_owned()),
-        0 => None,
+        0 if seen.maps.is_empty() => None,
+        0 => maps_understated(series),
         _ => Some(format!("the kernel does not report the memory of {unknown} of its programs and maps")),
     };
     let time = &seen.processor_us;
@@ -318,9 +317,9 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, guest: GuestKind) -> Kerne
         evicting: seen.maps.iter().filter(|map| EVICTING.contains(&map.kind)).map(|map| map.name.clone()).collect(),
         cpus,
         racy: seen.races.as_ref().map(|races| races.updates.iter().map(|update| racy(seen, update)).collect()),
-        racy_lack: seen.races.as_ref().and_then(|races| races.unknown.first().cloned()),
-        full_maps: None,
-        keys_lack: None,
+        racy_lacks: seen.races.as_ref().and_then(|races| races.unknown.first().cloned()),
+        full_maps: Some(full_maps),
+        keys_lacks,
         links: seen.links,
         kernel: series.map(Series::version),
         left_behind: Some(left_behind),

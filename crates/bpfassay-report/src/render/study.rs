@@ -95,7 +95,7 @@ const VERIFIER_LIMIT: u32 = 1_000_000;
 /// Lists the programs of `cell` that need 80 % or more of [`VERIFIER_LIMIT`]: another compiler or
 /// kernel can bring such a program above the limit.
 fn close_to_limit(cell: &CellResult) -> Vec<String> {
-    let Some(loaded) = cell.tool_result.as_ref().and_then(|tool| tool.loaded.as_ref()) else { return Vec::new() };
+    let Some(loaded) = cell.loaded() else { return Vec::new() };
     let line = |program: &BpfObject| {
         let verified = program.code?.verified.filter(|&verified| verified >= VERIFIER_LIMIT / 5 * 4)?;
         let of = format!("{verified} of the {VERIFIER_LIMIT} instructions that the verifier processes at most");

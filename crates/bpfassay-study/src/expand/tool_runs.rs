@@ -54,8 +54,7 @@ fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
 /// tracer with the same kind of probe at function entry counts those. Reference tracers count by
 /// thread and variant, which takes longer, so their runs are compared with no others.
 fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
-    let known = study.tool_files.iter().find(|known| known.file.name == tool.name);
-    let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
+    let Some(report) = study.tool(&tool.name).and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
     let requested = report.figures.iter().any(|figure| figure.unit == CountedUnit::BytesRequested);
     let returned = reference_probe(study, target);
     let entry = match returned.probe {

@@ -85,11 +85,11 @@ pub struct KernelFacts {
     /// Updates of maps of all CPUs that are not atomic, as far as programs could be followed.
     pub racy: Option<Vec<Racy>>,
     /// A sentence about programs that could not be followed; `None` if all were.
-    pub racy_lack: Option<String>,
+    pub racy_lacks: Option<String>,
     /// The tool's maps without a free entry, as far as keys were counted.
     pub full_maps: Option<Vec<FullMap>>,
     /// A sentence about maps whose keys were not counted; `None` if all were.
-    pub keys_lack: Option<String>,
+    pub keys_lacks: Option<String>,
     /// Number of links that the tool created.
     pub links: Option<u32>,
     /// Major and minor version of the kernel.

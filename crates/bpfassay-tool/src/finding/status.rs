@@ -63,6 +63,14 @@ impl FindingStatus {
         Self::found(certainty, evidence)
     }
 
+    /// Not evaluated instead of clear, if there is a sentence about what `lacks`.
+    pub(super) fn unless_lacking(self, lacks: Option<String>) -> Self {
+        match lacks {
+            Some(lacks) if self == Self::Clear => Self::not_evaluated(lacks),
+            _ => self,
+        }
+    }
+
     /// Found if `measured` exceeds `limit`. The function `evidence` describes the value.
     pub(super) fn of_limit<N: PartialOrd>(measured: Option<N>, limit: N, evidence: impl FnOnce(N) -> String) -> Self {
         match measured {

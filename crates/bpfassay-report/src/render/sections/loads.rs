@@ -19,7 +19,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let loading = results.cells.iter().filter(|cell| cell.tool.is_some() && study::loads_only(results, &cell.case));
     for cell in loading {
-        let loaded = cell.tool_result.as_ref().and_then(|result| result.loaded.as_ref());
+        let loaded = cell.loaded();
         let ready = shown(loaded.map(|loaded| format!("{:.2}", seconds(loaded.ready_ns))));
         let load = shown(loaded.and_then(|loaded| loaded.load_ns).map(|load_ns| format!("{:.3}", seconds(load_ns))));
         let head = [attach(cell, &mut remarks), ready, load];

@@ -2,14 +2,14 @@
 //! The table of maps of tools under test: how many keys each had.
 
 use crate::render::table::{CellNames, TextTable};
-use bpfassay_results::{CellResult, MapFill, Results};
+use bpfassay_results::{MapFill, Results};
 
 /// Creates a row for each map with keys, the fullest first, of each tool that a workload ran beside.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let mut rows = Vec::new();
     for cell in &results.cells {
-        let mut maps: Vec<&MapFill> = maps_of(cell).collect();
+        let mut maps: Vec<&MapFill> = cell.loaded().into_iter().flat_map(|loaded| &loaded.maps).collect();
         maps.sort_by_key(|map| {
             std::cmp::Reverse(u64::from(map.most_keys) * 1_000_000 / u64::from(map.max_entries.max(1)))
         });
@@ -28,9 +28,4 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
         ],
         ..TextTable::new("keys in maps of tools", ["target", "tool", "map", "keys", "room for"])
     })
-}
-
-fn maps_of(cell: &CellResult) -> impl Iterator<Item = &MapFill> {
-    let loaded = cell.tool_result.as_ref().and_then(|result| result.loaded.as_ref());
-    loaded.into_iter().flat_map(|loaded| &loaded.maps)
 }

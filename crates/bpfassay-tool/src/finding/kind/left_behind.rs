@@ -18,12 +18,8 @@ pub(super) const FINDING: Definition = Definition {
 };
 
 fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
-    match known.fact(|facts| facts.left_behind.clone()) {
-        Some(left) if !left.is_empty() => FindingStatus::from_evidence(Certainty::Proven, left),
-        Some(_) => match known.fact(|facts| facts.left_lacks.clone()) {
-            Some(what) => FindingStatus::not_evaluated(what),
-            None => FindingStatus::Clear,
-        },
-        None => FindingStatus::not_evaluated("what is in the kernel was not listed before and after"),
-    }
+    let Some(left) = known.fact(|facts| facts.left_behind.clone()) else {
+        return FindingStatus::not_evaluated("what is in the kernel was not listed before and after");
+    };
+    FindingStatus::from_evidence(Certainty::Proven, left).unless_lacking(known.fact(|facts| facts.left_lacks.clone()))
 }

@@ -24,8 +24,6 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     // A loader can fill a map on purpose, and the single key of a map may be fixed.
     let became_full = full.iter().filter(|map| map.had_room && map.entries > 1);
     let evidence: Vec<String> = became_full.map(ToString::to_string).collect();
-    match known.fact(|facts| facts.keys_lack.clone()) {
-        Some(what) if evidence.is_empty() => FindingStatus::not_evaluated(what),
-        _ => FindingStatus::from_evidence(Certainty::Reported, evidence),
-    }
+    let status = FindingStatus::from_evidence(Certainty::Reported, evidence);
+    status.unless_lacking(known.fact(|facts| facts.keys_lacks.clone()))
 }

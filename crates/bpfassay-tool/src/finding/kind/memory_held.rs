@@ -20,9 +20,6 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let limit = known.limits.memory_bytes;
     let memory = known.fact(|facts| facts.memory_bytes);
     let status = FindingStatus::of_limit(memory, limit, |bytes| format!("{bytes} bytes; limit {limit}"));
-    match known.fact(|facts| facts.memory_lacks.clone()) {
-        // Unknown memory can only add to the sum.
-        Some(what) if status == FindingStatus::Clear => FindingStatus::not_evaluated(what),
-        _ => status,
-    }
+    // Unknown memory can only add to the sum.
+    status.unless_lacking(known.fact(|facts| facts.memory_lacks.clone()))
 }

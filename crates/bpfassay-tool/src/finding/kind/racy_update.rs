@@ -25,7 +25,7 @@ fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     let Some(kernel) = differences.kernel.filter(|kernel| kernel.cpus > 1) else { return };
     let Some(map) = its_map(differences.report, differences.index) else { return };
     let Some(racy) = kernel.racy.iter().flatten().find(|racy| is_map(&racy.map, &map)) else { return };
-    for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low() && one.negative().is_none()) {
+    for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
         let text = format!("{} on {} CPUs: {racy}", shown(differences.figure, one), kernel.cpus);
         tally.evidence.push(Certainty::Proven.line(text));
         one.explained = true;
@@ -38,9 +38,6 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     };
     let proven = known.tally().map(|tally| tally.evidence).unwrap_or_default();
     let fitting = Certainty::Fitting.lines(racy.iter().map(ToString::to_string));
-    match known.fact(|facts| facts.racy_lack.clone()) {
-        Some(reason) if fitting.is_empty() => FindingStatus::not_evaluated(reason),
-        _ if proven.is_empty() => FindingStatus::from_lines(fitting),
-        _ => FindingStatus::from_lines(proven),
-    }
+    let status = FindingStatus::from_lines(if proven.is_empty() { fitting } else { proven });
+    status.unless_lacking(known.fact(|facts| facts.racy_lacks.clone()))
 }

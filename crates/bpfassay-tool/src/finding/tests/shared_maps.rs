@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What figures lose in maps that are full, and in maps that CPUs update without atomic instructions.
+//! Figures lose counts in maps that are full, and in maps that CPUs update without atomic
+//! instructions.
 
 use super::*;
 

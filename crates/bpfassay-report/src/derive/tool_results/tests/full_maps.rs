@@ -30,7 +30,7 @@ fn a_map_that_fills_up_is_full_from_the_reading_that_shows_it() {
     assert_eq!(full.0.len(), 1, "{full:?}");
     assert!(full.0[0].starts_with("map `start`: 16 of 16 entries in use after "), "{full:?}");
     assert_eq!((full.1, full.2), (vec![true], None));
-    // What empties again was full nevertheless.
+    // A map that empties again was full nevertheless.
     assert_eq!(
         full_maps(HASH, 16, &[(before, 0), (2, 16), (end, 0)]).0,
         ["map `start`: 16 of 16 entries in use before the workload"]

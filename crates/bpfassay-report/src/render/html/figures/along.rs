@@ -81,7 +81,7 @@ impl<'a> KernelCells<'a> {
 }
 
 /// Returns the position of a name on an axis.
-fn place(index: usize) -> f64 {
+pub(super) fn place(index: usize) -> f64 {
     f64::from(u32::try_from(index).unwrap_or(u32::MAX))
 }
 

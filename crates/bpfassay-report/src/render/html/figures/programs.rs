@@ -9,6 +9,7 @@ use bpfassay_study::by_version;
 use super::{
     super::plot::{self, Curves, Mark, Sizes},
     Plot,
+    along::place,
 };
 use bpfassay_results::{CellResult, Results};
 
@@ -34,16 +35,14 @@ fn of_tool(arch: Arch, tool: &str, mut cells: Vec<&CellResult>) -> Option<Plot> 
     let mut curves: BTreeMap<&str, Vec<(f64, Mark)>> = BTreeMap::new();
     for (index, cell) in cells.iter().enumerate() {
         let mut most: BTreeMap<&str, u32> = BTreeMap::new();
-        let loaded = cell.tool_result.as_ref().and_then(|result| result.loaded.as_ref());
-        for program in loaded.into_iter().flat_map(|loaded| &loaded.programs) {
+        for program in cell.loaded().into_iter().flat_map(|loaded| &loaded.programs) {
             if let Some(verified) = program.code.and_then(|code| code.verified) {
                 let known = most.entry(&program.name).or_default();
                 *known = verified.max(*known);
             }
         }
-        let place = f64::from(u32::try_from(index).ok()?);
         for (name, verified) in most {
-            curves.entry(name).or_default().push((place, Mark { value: verified.into(), interval: None }));
+            curves.entry(name).or_default().push((place(index), Mark { value: verified.into(), interval: None }));
         }
     }
     let mut curves: Vec<_> = curves.into_iter().filter(|(_, points)| points.len() > 1).collect();
