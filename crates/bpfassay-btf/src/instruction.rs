@@ -3,21 +3,27 @@
 
 /// One slot of 8 bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Instruction {
-    pub(crate) code: u8,
-    pub(crate) target: u8,
-    pub(crate) source: u8,
-    pub(crate) offset: i16,
-    pub(crate) immediate: i32,
+pub struct Instruction {
+    /// The class of the instruction, its operation, and the kind or size of an operand.
+    pub code: u8,
+    /// The register that is written.
+    pub target: u8,
+    /// The register that is read.
+    pub source: u8,
+    /// Offset of a jump in slots, or of memory in bytes.
+    pub offset: i16,
+    /// The constant operand.
+    pub immediate: i32,
 }
 
 /// The register with the address of the stack's end.
 pub(crate) const FRAME: u8 = 10;
 /// `BPF_PSEUDO_CALL`: the source register in a call to a function of the program.
-pub(crate) const OWN_FUNCTION: u8 = 1;
+pub const OWN_FUNCTION: u8 = 1;
 /// `BPF_LD | BPF_IMM | BPF_DW`, two slots long.
-pub(crate) const LOAD_WIDE: u8 = 0x18;
-pub(crate) const CALL: u8 = 0x85;
+pub const LOAD_WIDE: u8 = 0x18;
+/// `BPF_JMP | BPF_CALL`.
+pub const CALL: u8 = 0x85;
 pub(crate) const EXIT: u8 = 0x95;
 pub(crate) const JUMP: u8 = 0x05;
 /// A jump with a 32-bit offset (BPF v4).
@@ -28,31 +34,39 @@ pub(crate) const MOVE: u8 = 0xbf;
 /// Decodes `code`; `None` if `code` is empty or no sequence of slots.
 pub(crate) fn decode(code: &[u8]) -> Option<Vec<Instruction>> {
     let is_whole = !code.is_empty() && code.len().is_multiple_of(8);
-    is_whole.then(|| code.chunks_exact(8).map(slot).collect())
+    is_whole.then(|| code.as_chunks().0.iter().copied().map(Instruction::of).collect())
 }
 
-fn slot(word: &[u8]) -> Instruction {
-    let byte = |index: usize| word.get(index).copied().unwrap_or_default();
-    Instruction {
-        code: byte(0),
-        target: byte(1) & 0xf,
-        source: byte(1) >> 4,
-        offset: i16::from_le_bytes([byte(2), byte(3)]),
-        immediate: i32::from_le_bytes([byte(4), byte(5), byte(6), byte(7)]),
-    }
-}
-
-/// Where a program continues after an instruction.
-pub(crate) enum Following {
+/// The place at which a program continues after an instruction, in slots after the next instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Following {
+    /// The program or function ends.
     End,
+    /// The program continues with the next instruction.
     Next,
+    /// The program continues at this distance.
     Jump(i32),
+    /// The program continues at this distance, or with the next instruction.
     Branch(i32),
 }
 
 impl Instruction {
+    /// Decodes a slot.
+    #[must_use]
+    pub const fn of(slot: [u8; 8]) -> Self {
+        let [code, registers, c, d, e, f, g, h] = slot;
+        Self {
+            code,
+            target: registers & 0xf,
+            source: registers >> 4,
+            offset: i16::from_le_bytes([c, d]),
+            immediate: i32::from_le_bytes([e, f, g, h]),
+        }
+    }
+
     /// Returns where the program continues, in slots after the next instruction.
-    pub(crate) const fn following(&self) -> Following {
+    #[must_use]
+    pub const fn following(&self) -> Following {
         match (self.code, self.code & 7) {
             (EXIT, _) => Following::End,
             (CALL, _) => Following::Next,
@@ -64,7 +78,8 @@ impl Instruction {
     }
 
     /// Returns the number of slots.
-    pub(crate) const fn slots(&self) -> usize {
+    #[must_use]
+    pub const fn slots(&self) -> usize {
         if self.code == LOAD_WIDE { 2 } else { 1 }
     }
 }

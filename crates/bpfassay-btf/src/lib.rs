@@ -11,7 +11,7 @@
 
 #![forbid(unsafe_code)]
 
-mod instruction;
+pub mod instruction;
 mod linked;
 mod map_types;
 pub mod object_contents;

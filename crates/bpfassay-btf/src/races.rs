@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds updates of shared maps that lose what other CPUs add: a program loads a number from a
-//! value, changes or compares it, and stores to the same place or updates the same map, and neither
-//! an atomic instruction nor a spin lock protects the update.
+//! Finds updates of shared maps that lose what other CPUs add. A program loads a number from a
+//! value, changes or compares the number, and stores to the same place or updates the same map.
+//! Neither an atomic instruction nor a spin lock protects the update.
 //!
 //! Follows the instructions of a loaded program along all branches, as the kernel shows them
 //! (`bpf_insn_prepare_dump`, kernel/bpf/syscall.c). Map lookups can be inlined
@@ -13,7 +13,7 @@ mod domain;
 use std::collections::BTreeSet;
 
 use self::domain::{Place, State, Value};
-use crate::instruction::{CALL, Following, Instruction, LOAD_WIDE, MOVE, OWN_FUNCTION, decode};
+use crate::instruction::{CALL, Following, Instruction, LOAD_WIDE, MOVE, OWN_FUNCTION};
 
 /// The part of a map's description that decides whether its values are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,12 +69,14 @@ const TAIL_CALL: i32 = 12;
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
 
-/// Returns the racy updates in the instructions `code` of a program, in the order of instructions.
+/// Returns the racy updates in `instructions`, all slots of a program, in the order of instructions.
 ///
 /// # Errors
 /// A sentence that says why there is no answer.
-pub fn racy_updates(code: &[u8], kernel: &impl Kernel) -> Result<Vec<RacyUpdate>, String> {
-    let instructions = decode(code).ok_or("the kernel does not show its instructions")?;
+pub fn racy_updates(instructions: &[Instruction], kernel: &impl Kernel) -> Result<Vec<RacyUpdate>, String> {
+    if instructions.is_empty() {
+        return Err("the kernel does not show its instructions".to_owned());
+    }
     let mut states: Vec<Option<State>> = vec![None; instructions.len()];
     let (mut found, mut is_unnamed) = (BTreeSet::new(), false);
     let mut work = vec![(0, State::default())];
@@ -179,7 +181,7 @@ impl<K: Kernel> Step<'_, K> {
     fn loaded(&self, source: u8, offset: i16) -> Value {
         match self.state.get(source) {
             Value::Element(place) => Value::Loaded { place: place.plus(offset.into()), is_changed: false },
-            Value::Frame(frame) => self.state.slot(frame + i32::from(offset)),
+            Value::Frame(frame) => self.state.slot(frame.saturating_add(offset.into())),
             Value::PerCpu => Value::Private,
             _ => Value::Unknown,
         }
@@ -221,7 +223,7 @@ impl<K: Kernel> Step<'_, K> {
         match self.state.get(target) {
             Value::Frame(frame) if code & 0xe7 != ATOMIC => {
                 let size = [4, 2, 1, 8][usize::from(code >> 3 & 3)];
-                self.state.set_slot(frame + i32::from(offset), size, value);
+                self.state.set_slot(frame.saturating_add(offset.into()), size, value);
             }
             Value::Element(place) if code & 0xe7 != ATOMIC => {
                 let place = place.plus(offset.into());

@@ -29,7 +29,8 @@ use crate::{
     phases::Phases,
     run_figures,
     soundness::Snapshot,
-    stop_request, system, threads, tool,
+    stop_request, system, threads,
+    tool::{self, capabilities},
     tracer::{self, TracerStart, tracer_pool::Pool},
     workload::RunPaths,
 };
@@ -270,7 +271,8 @@ fn attempt(
     })))
 }
 
-/// Starts the tool under test, if `spec` has one.
+/// Starts the tool under test, if `spec` has one. If the tool is refused and does not have all
+/// capabilities, looks for those that it lacks.
 ///
 /// # Errors
 /// The outcome of the run, if the tool does not become ready.
@@ -281,10 +283,28 @@ fn start_tool(
 ) -> std::result::Result<Option<tool::RunningTool>, Result<RunOutcome>> {
     let Some(tool) = &spec.tool else { return Ok(None) };
     let name = run_name::of_tool(&spec.id);
-    match tool::RunningTool::start(tool, (environment, &name), spec.bpf_stats, children).map_err(Err)? {
-        tool::ToolStart::Ready(running) => Ok(Some(*running)),
+    let place = (environment, name.as_str());
+    // Root of a user namespace has all capabilities that it can have.
+    let may_lack = !tool.privileges.user_namespace;
+    let looked_for = match spec.workload.capabilities && may_lack {
+        true => Some(capabilities::search(tool, &[], place, children).map_err(Err)?),
+        false => None,
+    };
+    match tool::RunningTool::start(tool, place, spec.bpf_stats, children).map_err(Err)? {
+        tool::ToolStart::Ready(mut running) => {
+            running.note_capabilities(looked_for);
+            Ok(Some(*running))
+        }
         tool::ToolStart::Refused(refusal) => {
-            Err(Ok(RunOutcome::Refused(Refusal { run: Some(spec.id.clone()), ..refusal })))
+            let lacking = match looked_for {
+                None if may_lack && !tool.privileges.are_all() => {
+                    let had = tool.privileges.capabilities();
+                    Some(capabilities::search(tool, had, place, children).map_err(Err)?)
+                }
+                found => found,
+            };
+            let run = Some(spec.id.clone());
+            Err(Ok(RunOutcome::Refused(Refusal { run, capabilities: lacking.map(Box::new), ..refusal })))
         }
     }
 }

@@ -18,6 +18,7 @@ mod capture;
 mod cgroup;
 mod children;
 mod conditions;
+mod credentials;
 mod environment;
 mod error;
 mod facts;

@@ -9,7 +9,6 @@ use std::{
 
 use bpfassay_protocol::job::{ExtraMount, MountOf};
 use rustix::{
-    io::Errno,
     mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change},
     thread::{UnshareFlags, unshare_unsafe},
 };
@@ -89,11 +88,6 @@ impl Namespace {
         mount_change(ROOT, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         self.0.iter().try_for_each(PreparedMount::make)
     }
-}
-
-/// Turns the error of a process that could not enter its namespace into the type of `pre_exec`.
-pub(crate) fn as_io(error: Errno) -> io::Error {
-    io::Error::from_raw_os_error(error.raw_os_error())
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@ use std::{
 };
 
 use bpfassay_bpf::{ProgramSource as Kept, btf_bytes, program_source};
-use bpfassay_btf::Strings;
+use bpfassay_btf::{
+    Strings,
+    instruction::{CALL, Following, Instruction},
+};
 use bpfassay_protocol::source::{
     Destination, LineRecord, LineTable, MAX_FILE_NAME, MAX_RECORDS, MAX_TEXT, MAX_TRANSFERS, SourceLines, Transfer,
 };
@@ -118,45 +121,39 @@ fn beginning_of(mut text: String) -> String {
     text
 }
 
-/// Returns the instructions that do not always lead to the next instruction
-/// (Documentation/bpf/standardization/instruction-set.rst).
-fn transfers(instructions: &[u64]) -> Vec<Transfer> {
+/// Returns the instructions that do not always lead to the next instruction.
+fn transfers(slots: &[u64]) -> Vec<Transfer> {
+    let instructions = instructions(slots);
     let mut transfers = Vec::new();
-    let mut is_second_half = false;
-    for (at, &instruction) in (0_u32..).zip(instructions) {
-        // An instruction of 16 bytes (`BPF_LD | BPF_IMM | BPF_DW`) has half of its operand in the
-        // next slot.
-        if std::mem::replace(&mut is_second_half, instruction as u8 == 0x18) {
-            is_second_half = false;
-            continue;
-        }
-        transfers.extend(destination(at, instruction).map(|to| Transfer { at, to }));
+    let mut at = 0;
+    while let Some(instruction) = instructions.get(at) {
+        let place = u32::try_from(at).unwrap_or(u32::MAX);
+        transfers.extend(destination(place, instruction).map(|to| Transfer { at: place, to }));
+        at += instruction.slots();
     }
     transfers
 }
 
-fn destination(at: u32, instruction: u64) -> Option<Destination> {
-    const JMP: u8 = 5;
-    const JMP32: u8 = 6;
-    const BY_REGISTER: u8 = 8;
-    const ALWAYS: u8 = 0x00;
-    const CALL: u8 = 0x80;
-    const EXIT: u8 = 0x90;
-    let bytes = instruction.to_ne_bytes();
-    let [code, registers, ..] = bytes;
-    let offset = i16::from_ne_bytes([bytes[2], bytes[3]]);
-    let immediate = i32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+/// Decodes the instructions of a loaded program.
+pub(crate) fn instructions(slots: &[u64]) -> Vec<Instruction> {
+    slots.iter().map(|slot| Instruction::of(slot.to_ne_bytes())).collect()
+}
+
+fn destination(at: u32, instruction: &Instruction) -> Option<Destination> {
+    /// `BPF_JMP | BPF_JA | BPF_X`.
+    const JUMP_BY_REGISTER: u8 = 0x0d;
     let target = |distance: i32| at.wrapping_add(1).wrapping_add_signed(distance);
-    Some(match (code & 7, code & 0xf0) {
-        (JMP, ALWAYS) if code & BY_REGISTER != 0 => Destination::Indirect,
-        (JMP, ALWAYS) => Destination::Jump(target(i32::from(offset))),
-        (JMP32, ALWAYS) => Destination::Jump(target(immediate)),
-        (JMP, CALL) if registers >> 4 == 0 && immediate == TAIL_CALL => Destination::TailCall,
-        (JMP, CALL) => return None,
-        (JMP, EXIT) => Destination::Exit,
-        (JMP | JMP32, _) => Destination::Branch(target(i32::from(offset))),
-        _ => return None,
-    })
+    match (instruction.code, instruction.following()) {
+        (JUMP_BY_REGISTER, _) => Some(Destination::Indirect),
+        (CALL, _) => {
+            let is_tail_call = instruction.source == 0 && instruction.immediate == TAIL_CALL;
+            is_tail_call.then_some(Destination::TailCall)
+        }
+        (_, Following::Next) => None,
+        (_, Following::End) => Some(Destination::Exit),
+        (_, Following::Jump(distance)) => Some(Destination::Jump(target(distance))),
+        (_, Following::Branch(distance)) => Some(Destination::Branch(target(distance))),
+    }
 }
 
 #[cfg(test)]

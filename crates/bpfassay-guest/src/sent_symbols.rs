@@ -33,30 +33,43 @@ const MAX_TEXT: usize = 2 << 20;
 /// # Errors
 /// The kernel does not list functions, or nothing can be sent.
 pub(crate) fn send_functions(link: &Link) -> Result<()> {
-    let file = File::open(KALLSYMS).map_err(Error::file("read", KALLSYMS))?;
-    let mut lines = BufReader::with_capacity(1 << 16, file);
-    let (mut line, mut text, mut last) = (String::new(), String::new(), 0);
-    loop {
-        line.clear();
-        let is_end = lines.read_line(&mut line).map_err(Error::file("read", KALLSYMS))? == 0;
-        if is_end || text.len() >= MAX_TEXT {
-            let functions = std::mem::take(&mut text);
-            link.send(&GuestMessage::Symbols(Box::new(Symbols { functions, ..Symbols::default() })))?;
+    let (mut text, mut last) = (String::new(), 0);
+    let send = |text: &mut String| {
+        let functions = std::mem::take(text);
+        link.send(&GuestMessage::Symbols(Box::new(Symbols { functions, ..Symbols::default() })))
+    };
+    each_function(|address, name| {
+        if text.len() >= MAX_TEXT {
+            send(&mut text)?;
             last = 0;
         }
-        if is_end {
-            return Ok(());
-        }
-        if let Some((address, name)) = function(&line) {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{:x} {name}", address.wrapping_sub(last));
-            last = address;
-        }
-    }
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{:x} {name}", address.wrapping_sub(last));
+        last = address;
+        Ok(())
+    })?;
+    send(&mut text)
 }
 
-/// Returns address and name of a function in a line such as `ffffffff81000000 T _text`. The name
-/// includes the module, if the function belongs to one.
+/// Calls `each` with the address and the name of each function of the kernel and its modules. The
+/// name includes the module, if the function belongs to one.
+///
+/// # Errors
+/// The kernel does not list functions, or the errors of `each`.
+pub(crate) fn each_function(mut each: impl FnMut(u64, &str) -> Result<()>) -> Result<()> {
+    let file = File::open(KALLSYMS).map_err(Error::file("read", KALLSYMS))?;
+    let mut lines = BufReader::with_capacity(1 << 16, file);
+    let mut line = String::new();
+    while lines.read_line(&mut line).map_err(Error::file("read", KALLSYMS))? > 0 {
+        if let Some((address, name)) = function(&line) {
+            each(address, name)?;
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Returns address and name of a function in a line such as `ffffffff81000000 T _text`.
 fn function(line: &str) -> Option<(u64, &str)> {
     let (address, rest) = line.trim_end().split_once(' ')?;
     let (kind, name) = rest.split_once(' ')?;

@@ -457,6 +457,7 @@ mod tests {
                 neighbour: false,
                 mounts: Vec::new(),
                 features: false,
+                capabilities: false,
                 engine: None,
                 script: None,
             },

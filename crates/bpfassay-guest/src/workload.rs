@@ -28,7 +28,7 @@ use crate::{
     children::pid_of,
     environment::Environment,
     error::{Error, Result},
-    namespace_mounts::{self, Namespace},
+    namespace_mounts::Namespace,
     nfs::remove_tree,
     output_tail,
     ranks::{self, Part, Ranks},
@@ -301,8 +301,8 @@ pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgrou
         inherited = Some(theirs.into());
     }
     let namespace = Namespace::with(&workload.mounts, &paths.environment.mount)?;
-    let child =
-        spawn_in(cgroup, command, inherited.as_ref().map(AsRawFd::as_raw_fd), namespace)?.map_err(spawn_error)?;
+    let child = spawn_in(cgroup, command, inherited.as_ref().map(AsRawFd::as_raw_fd), move || namespace.enter())?
+        .map_err(spawn_error)?;
     drop(inherited);
     Ok(RunningWorkload { pid: pid_of(&child)?, control, output, deadline, program, held })
 }
@@ -337,7 +337,7 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
     let mut command = line.command(paths);
     command.stdout(theirs).stderr(output.try_clone().map_err(spawn_error)?);
     // `spawn_in` drops the command, and with it this process's copy of the pipe's other end.
-    let child = spawn_in(cgroup, command, None, Namespace::default())?.map_err(spawn_error)?;
+    let child = spawn_in(cgroup, command, None, || Ok(()))?.map_err(spawn_error)?;
     match greeting.read(&mut [0]) {
         Ok(1) => Ok(Neighbour { pid: pid_of(&child)?, output }),
         Ok(_) => Err(Error::Program {
@@ -371,20 +371,20 @@ impl CommandLine {
     }
 }
 
-/// Starts `command` inside `cgroup` and `namespace`. It inherits one descriptor in addition to the
-/// usual three.
+/// Starts `command` inside `cgroup`. It inherits one descriptor in addition to the usual three.
+/// Before it executes the program, it calls `enter`, which allocates nothing.
 pub(crate) fn spawn_in(
     cgroup: &Cgroup,
     mut command: Command,
     inherited: Option<i32>,
-    namespace: Namespace,
+    enter: impl Fn() -> rustix::io::Result<()> + Send + Sync + 'static,
 ) -> Result<io::Result<Child>> {
     let mut door = cgroup.door()?;
     let prepare = move || {
         // The process joins the cgroup before it executes the program, so that all of the program
         // counts.
         door.write_all(b"0")?;
-        namespace.enter().map_err(namespace_mounts::as_io)?;
+        enter()?;
         if let Some(fd) = inherited {
             // SAFETY: the descriptor is open in this process, a copy of the agent.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
@@ -393,8 +393,7 @@ pub(crate) fn spawn_in(
         }
         Ok(())
     };
-    // SAFETY: between fork and exec `prepare` makes only the system calls write, unshare, mount and
-    // fcntl and allocates nothing.
+    // SAFETY: between fork and exec `prepare` only makes system calls, and allocates nothing.
     unsafe { command.pre_exec(prepare) };
     Ok(command.spawn())
 }
@@ -418,6 +417,7 @@ mod tests {
             neighbour: false,
             mounts: Vec::new(),
             features: false,
+            capabilities: false,
             engine: None,
             script: None,
         }

@@ -29,6 +29,7 @@ pub mod loaded_object;
 pub mod mangle;
 pub mod message;
 pub mod operation;
+pub mod privileges;
 pub mod probe;
 pub mod program_set;
 pub mod run_name;

@@ -8,7 +8,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{names, tracer_messages::Sample};
+use crate::{
+    names,
+    privileges::{CapabilitySearch, Privileges},
+    tracer_messages::Sample,
+};
 
 /// Most bytes of a tool's output that a guest keeps in one run. Later ones are counted and dropped.
 pub const MAX_CAPTURED: usize = 1 << 20;
@@ -28,6 +32,9 @@ pub struct Tool {
     /// Environment variables, which add to the usual ones or replace them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// The user and the capabilities of the tool.
+    #[serde(default, skip_serializing_if = "Privileges::are_all")]
+    pub privileges: Privileges,
     /// The condition under which the tool counts as ready.
     pub ready: Ready,
     /// The way to stop the tool.
@@ -62,6 +69,7 @@ impl Tool {
             name: name.into(),
             command,
             environment: BTreeMap::new(),
+            privileges: Privileges::default(),
             ready: Ready::Programs { count: programs, named: None },
             stop: Stop::default(),
             endpoint: None,
@@ -218,6 +226,9 @@ pub struct ToolFigures {
     /// tool was stopped; `None` if they were not looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub races: Option<Races>,
+    /// The capabilities with which the tool starts; `None` if they were not looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<CapabilitySearch>,
     /// The tool's output, in the order of arrival.
     pub output: Vec<OutputPiece>,
     /// Bytes of output that were dropped because they exceeded [`MAX_CAPTURED`] or [`MAX_PIECES`].

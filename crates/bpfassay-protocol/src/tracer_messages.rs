@@ -19,6 +19,7 @@ use crate::{
     finding_name::Finding,
     kernel_feature::Feature,
     operation::{Totals, Variant},
+    privileges::CapabilitySearch,
     program_set::EventRow,
 };
 
@@ -141,6 +142,9 @@ pub struct Refusal {
     /// same boot, the tool was not started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// For a tool under test without all capabilities, those with which the tool starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Box<CapabilitySearch>>,
 }
 
 impl Refusal {
@@ -156,6 +160,7 @@ impl Refusal {
             findings: Vec::new(),
             prototypes: None,
             run: None,
+            capabilities: None,
         }
     }
 }

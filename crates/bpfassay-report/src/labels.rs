@@ -257,7 +257,7 @@ pub(crate) fn is_step_known(refusal: &Refusal) -> bool {
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let known = match started(refusal) {
         Start::Refused(known) => known,
-        Start::Ready | Start::Running { .. } | Start::Unattached { .. } | Start::NotReady { .. } => {
+        Start::Ready | Start::Running { .. } | Start::Unattached { .. } | Start::NotReady(_) => {
             return format!("start: {}", shortened(&refusal.message));
         }
     };
@@ -279,9 +279,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
 pub(crate) fn printed(refusal: &Refusal) -> String {
     match started(refusal) {
         Start::Refused(known) => known.message,
-        Start::Ready | Start::Running { .. } | Start::Unattached { .. } | Start::NotReady { .. } => {
-            refusal.message.clone()
-        }
+        Start::Ready | Start::Running { .. } | Start::Unattached { .. } | Start::NotReady(_) => refusal.message.clone(),
     }
 }
 

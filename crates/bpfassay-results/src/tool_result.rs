@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results of a tool under test in a cell: findings, compared figures, programs in the kernel.
 
-use bpfassay_protocol::tool_job::BpfObject;
+use bpfassay_protocol::{privileges::CapabilitySearch, tool_job::BpfObject};
 use bpfassay_tool::finding::{Compared, FindingResult, FindingStatus, Kind, NO_SIGN, NotCompared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The findings about a tool that a tool file describes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
     /// Every kind of fault: found in a run, looked for and not found, or not looked for and why.
@@ -25,6 +25,9 @@ pub struct ToolResult {
     /// The tool's programs in the kernel, from the first measured run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<Loaded>,
+    /// The capabilities with which the tool starts, if they were looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<CapabilitySearch>,
 }
 
 impl ToolResult {

@@ -7,6 +7,7 @@ use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     job::{ExtraMount, FileSystem, Scheduling, UntilSteady},
     message::Phase,
+    privileges::CapabilitySearch,
     tool_job::Tool,
 };
 use bpfassay_tool::UnderTest;
@@ -95,7 +96,12 @@ impl Study {
         if self.tool_names().any(|other| other == name) {
             return Err(format!("two tools are named `{name}`: give one of them another name"));
         }
-        let patience = tool.file.deadline_ms.saturating_add(SPARE_MS);
+        let finds_capabilities = self.workloads.iter().any(WorkloadSpec::finds_capabilities);
+        let starts = match tool.file.privileges.are_all() && !finds_capabilities {
+            true => 1,
+            false => CapabilitySearch::MAX_STARTS,
+        };
+        let patience = tool.file.deadline_ms.saturating_mul(starts.into()).saturating_add(SPARE_MS);
         self.deadlines.attach_ms = self.deadlines.attach_ms.max(patience);
         let stopping = tool.file.stop.grace_ms.saturating_add(SPARE_MS);
         self.deadlines.tear_down_ms = self.deadlines.tear_down_ms.max(stopping);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{
     Operation,
     operation::Variant,
+    privileges::Privileges,
     tool_job::{Ready, Stop, Stream},
 };
 use schemars::JsonSchema;
@@ -44,6 +45,9 @@ pub struct ToolFile {
     /// object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// The user and the capabilities with which the tool is started.
+    #[serde(default, skip_serializing_if = "Privileges::are_all")]
+    pub privileges: Privileges,
     /// Services that the tool requires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<MissingService>,

@@ -99,6 +99,7 @@ impl ToolFile {
             name: self.name.clone(),
             command: self.command(arch, kernel)?,
             environment: self.environment.clone(),
+            privileges: self.privileges.clone(),
             ready: if is_object { Ready::Port(OBJECT_PORT) } else { self.ready.clone() },
             stop: self.stop,
             endpoint: endpoints.next(),

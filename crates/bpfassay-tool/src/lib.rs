@@ -28,6 +28,7 @@ pub mod finding;
 pub mod guest_request;
 pub mod helper;
 pub mod init;
+pub mod needed_capabilities;
 mod pattern;
 mod read;
 pub mod readings;

@@ -126,7 +126,7 @@ impl ToolFile {
         let stop = root.or("stop", Stop::default(), stop);
         let report = root.optional("report", |field| report_keys::read(field, is_object));
         let (name, description) = tool?;
-        let StartPart { arguments, environment, needs, kernel, ready, deadline_ms } = start?;
+        let StartPart { arguments, environment, privileges, needs, kernel, ready, deadline_ms } = start?;
         Ok(Self {
             schema: TOOL_SCHEMA,
             name,
@@ -134,6 +134,7 @@ impl ToolFile {
             files: files?,
             arguments,
             environment,
+            privileges,
             needs,
             kernel,
             ready,

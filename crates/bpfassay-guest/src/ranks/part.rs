@@ -74,6 +74,7 @@ mod tests {
             neighbour: false,
             mounts: Vec::new(),
             features: false,
+            capabilities: false,
             engine: None,
             script: None,
         }

@@ -3,18 +3,21 @@
 //! untrusted: its output and the number of its processes are bounded, it ends with its cgroup, and
 //! what it leaves is checked.
 
+pub(crate) mod capabilities;
 mod echo;
 pub(crate) mod endpoint;
 mod map_keys;
 mod races;
+mod readiness;
 mod strangers;
 mod terminal;
 pub(crate) mod tool_output;
 pub(crate) mod tool_processes;
 pub(crate) mod traces;
+mod user_namespace;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     os::fd::{BorrowedFd, OwnedFd},
     process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -22,6 +25,7 @@ use std::{
 
 use bpfassay_protocol::{
     nanoseconds,
+    privileges::CapabilitySearch,
     tool_job::{self, BpfObject, Ready, Reference, Source, Tool, ToolFigures},
     tracer_messages::{ProgramStatistics, Refusal, Sample, Step},
 };
@@ -43,7 +47,6 @@ use crate::{
     children::{Children, ended_how, pid_of},
     environment::Environment,
     error::{Error, Result},
-    namespace_mounts::Namespace,
     steps::monotonic_ns,
     workload::{PATH, spawn_in},
 };
@@ -112,7 +115,7 @@ impl RunningTool {
         let statistics = statistics.then(bpf::enable_statistics).transpose()?;
         let cgroup = Cgroup::make(&environment.cgroups, name)?;
         cgroup.limit_processes(MAX_PROCESSES)?;
-        let (terminal, output) = terminal::open()?;
+        let (terminal, output) = terminal::open(tool.privileges.user)?;
         let mut command = Command::new(program);
         command
             .args(tool.command.iter().skip(1))
@@ -128,7 +131,10 @@ impl RunningTool {
             .stdout(output)
             .stderr(Stdio::piped());
         let started = Instant::now();
-        let mut child = match spawn_in(&cgroup, command, None, Namespace::default())? {
+        let (enter, served) = user_namespace::entry(&tool.privileges)?;
+        let spawned = spawn_in(&cgroup, command, None, enter)?;
+        user_namespace::end(served)?;
+        let mut child = match spawned {
             Ok(child) => child,
             Err(source) => {
                 cgroup.remove()?;
@@ -165,57 +171,6 @@ impl RunningTool {
             Err(error) => {
                 running.end(children)?;
                 Err(error)
-            }
-        }
-    }
-
-    /// Returns `Some` with the reason if the tool will not become ready.
-    fn wait_until_ready(
-        &mut self,
-        named: Option<&regex_lite::Regex>,
-        children: &mut Children,
-    ) -> Result<Option<String>> {
-        let deadline = self.started + Duration::from_millis(self.tool.patience_ms);
-        let mut programs = BTreeMap::new();
-        let (mut last, mut since) = (0, Instant::now());
-        loop {
-            self.wait(PERIOD)?;
-            self.take()?;
-            children.reap()?;
-            if let Some(status) = children.end_of(self.pid) {
-                self.take()?;
-                return Ok(Some(format!("{} before it was ready{}", ended_how(status), self.quoted())));
-            }
-            let ready = match &self.tool.ready {
-                Ready::Programs { count, .. } => {
-                    self.look_for_programs(&mut programs)?;
-                    let is_named = |name: &&String| named.is_none_or(|pattern| pattern.is_match(name));
-                    let now = programs.values().filter(is_named).count();
-                    if now != last {
-                        (last, since) = (now, Instant::now());
-                    }
-                    now >= *count as usize && since.elapsed() >= QUIET
-                }
-                Ready::Line { .. } => self.output.is_ready(),
-                Ready::Port(port) => endpoint::accepts(*port),
-                Ready::Started => true,
-            };
-            if ready {
-                self.note_ready()?;
-                return Ok(None);
-            }
-            if Instant::now() >= deadline {
-                let waited = match &self.tool.ready {
-                    Ready::Programs { count, named: None } => format!("has loaded {last} programs, not {count},"),
-                    Ready::Programs { count, named: Some(pattern) } => {
-                        format!("has loaded {last} programs with a match of `{pattern}`, not {count},")
-                    }
-                    Ready::Line { pattern, .. } => format!("has not printed a line that matches `{pattern}`"),
-                    Ready::Port(port) => format!("does not accept connections on port {port}"),
-                    Ready::Started => "was not started".to_owned(),
-                };
-                let seconds = self.tool.patience_ms / 1000;
-                return Ok(Some(format!("{waited} {seconds} s after its start{}", self.quoted())));
             }
         }
     }
@@ -261,31 +216,31 @@ impl RunningTool {
         HeldIds::by_all_but(&self.cgroup.processes()?)
     }
 
-    /// Updates `programs`, names by id, with the programs that the tool has made.
-    fn look_for_programs(&self, programs: &mut BTreeMap<u32, String>) -> Result<()> {
-        let ids = self.programs()?;
-        programs.retain(|id, _| ids.contains(id));
-        let new = ids.into_iter().filter(|id| !programs.contains_key(id)).collect::<Vec<_>>();
-        programs
-            .extend(bpf::objects(ObjectKind::Program, new)?.into_iter().map(|BpfObject { id, name, .. }| (id, name)));
-        Ok(())
-    }
-
-    fn quoted(&self) -> String {
-        let last = self.output.tail();
-        let last = last.trim();
-        if last.is_empty() { String::new() } else { format!("; its last output: {last}") }
-    }
-
     fn note_ready(&mut self) -> Result<()> {
         self.figures.ready_ns = nanoseconds(self.started.elapsed());
-        let now = self.traces()?;
-        self.figures.programs = bpf::objects(ObjectKind::Program, now.programs_since(&self.before))?;
-        self.figures.maps = bpf::objects(ObjectKind::Map, now.maps_since(&self.before))?;
-        self.figures.links = now.links_since(&self.before);
+        (self.figures.programs, self.figures.links) = self.loaded_now()?;
+        self.figures.maps = bpf::objects(ObjectKind::Map, self.traces()?.maps_since(&self.before))?;
         self.figures.resident_bytes[0] = tool_processes::resident(&self.cgroup)?;
         self.figures.processor_us.ready = tool_processes::processor_us(&self.cgroup)?;
         self.count_keys()
+    }
+
+    /// Returns the time from the start until the tool was ready.
+    const fn ready_after(&self) -> Duration {
+        Duration::from_nanos(self.figures.ready_ns)
+    }
+
+    /// Returns the programs that the tool has loaded by now, and the number of its links; `None` if
+    /// the kernel does not list links.
+    fn loaded_now(&self) -> Result<(Vec<BpfObject>, Option<u32>)> {
+        let now = self.traces()?;
+        let programs = bpf::objects(ObjectKind::Program, now.programs_since(&self.before))?;
+        Ok((programs, now.links_since(&self.before)))
+    }
+
+    /// Sets the capabilities with which the tool starts, which were looked for before.
+    pub(crate) fn note_capabilities(&mut self, capabilities: Option<CapabilitySearch>) {
+        self.figures.capabilities = capabilities;
     }
 
     /// Waits for a while, to see what the tool does without a workload.

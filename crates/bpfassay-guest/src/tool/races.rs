@@ -3,19 +3,25 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs::File,
-    io::{BufRead as _, BufReader},
     os::fd::{AsFd as _, OwnedFd},
+    sync::{Mutex, PoisonError},
 };
 
 use bpfassay_bpf::{ProgramSource, by_id, map_info, program_info, program_source};
-use bpfassay_btf::races::{Kernel, SharedMap, racy_updates};
+use bpfassay_btf::{
+    instruction::{CALL, Instruction, LOAD_WIDE},
+    races::{Kernel, SharedMap, racy_updates},
+};
 use bpfassay_protocol::{
     source::MAX_TEXT,
     tool_job::{Races, RacyUpdate},
 };
 
-use crate::{bpf::ObjectKind, program_lines::BtfById};
+use crate::{
+    bpf::ObjectKind,
+    program_lines::{self, BtfById},
+    sent_symbols,
+};
 
 /// `BPF_MAP_TYPE_HASH`, `_ARRAY` and `_LRU_HASH` of include/uapi/linux/bpf.h: all CPUs see the same
 /// values.
@@ -31,15 +37,11 @@ const CALL_BASE: &str = "__bpf_call_base";
 /// out.
 pub(super) fn find(programs: &BTreeSet<u32>) -> Races {
     let mut races = Races::default();
-    let opened: Vec<(String, Result<ProgramSource, String>)> = programs.iter().filter_map(|&id| opened(id)).collect();
-    let calls: BTreeSet<i32> = opened.iter().flat_map(|(_, source)| source.iter().flat_map(called)).collect();
-    let kernel = RunningKernel { functions: functions(&calls), maps: maps(&opened) };
+    let opened: Vec<_> = programs.iter().filter_map(|&id| OpenedProgram::open(id)).collect();
+    let kernel = RunningKernel { functions: functions(&called(&opened)), maps: maps(&opened) };
     let mut types = BtfById::default();
-    for (program, source) in opened {
-        let found = source.and_then(|source| {
-            let code: Vec<u8> = source.instructions.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            Ok((racy_updates(&code, &kernel)?, source))
-        });
+    for OpenedProgram { name: program, source } in opened {
+        let found = source.and_then(|(source, instructions)| Ok((racy_updates(&instructions, &kernel)?, source)));
         match found {
             Ok((updates, source)) => {
                 let mut known = BTreeSet::new();
@@ -58,50 +60,68 @@ pub(super) fn find(programs: &BTreeSet<u32>) -> Races {
     races
 }
 
-fn opened(id: u32) -> Option<(String, Result<ProgramSource, String>)> {
-    let program: OwnedFd = by_id(ObjectKind::Program, id).ok()??;
-    let name = program_info(program.as_fd()).map_or_else(|_| id.to_string(), |info| info.name);
-    let source = program_source(program.as_fd()).map_err(|error| format!("the kernel does not show it: {error}"));
-    Some((name, source))
+/// A program of the tool with its instructions, or why the kernel does not show them.
+struct OpenedProgram {
+    name: String,
+    source: Result<(ProgramSource, Vec<Instruction>), String>,
 }
 
-/// Returns the immediate values of calls of kernel functions in a program.
-fn called(source: &ProgramSource) -> impl Iterator<Item = i32> {
-    /// `BPF_JMP | BPF_CALL` in the lowest byte.
-    const CALL: u64 = 0x85;
-    let calls = source.instructions.iter().filter(|word| **word & 0xff == CALL);
-    calls.map(|word| (word >> 32) as i32).filter(|&immediate| immediate != 0)
+impl OpenedProgram {
+    fn open(id: u32) -> Option<Self> {
+        let program: OwnedFd = by_id(ObjectKind::Program, id).ok()??;
+        let name = program_info(program.as_fd()).map_or_else(|_| id.to_string(), |info| info.name);
+        let source = program_source(program.as_fd()).map_err(|error| format!("the kernel does not show it: {error}"));
+        let with_instructions = |source: ProgramSource| {
+            let instructions = program_lines::instructions(&source.instructions);
+            (source, instructions)
+        };
+        Some(Self { name, source: source.map(with_instructions) })
+    }
 }
+
+/// Returns the instructions of all programs.
+fn instructions(programs: &[OpenedProgram]) -> impl Iterator<Item = &Instruction> {
+    programs.iter().flat_map(|program| program.source.iter().flat_map(|(_, instructions)| instructions))
+}
+
+/// Returns the immediate values of calls of kernel functions.
+fn called(programs: &[OpenedProgram]) -> BTreeSet<i32> {
+    let calls = instructions(programs).filter(|one| one.code == CALL && one.immediate != 0);
+    calls.map(|one| one.immediate).collect()
+}
+
+/// The functions that calls with these immediate values call; `None` if the kernel does not show the
+/// name. The core of the kernel keeps the addresses of its functions.
+static KNOWN: Mutex<BTreeMap<i32, Option<String>>> = Mutex::new(BTreeMap::new());
 
 /// Returns the names of the functions that calls with these immediate values call, as far as the
 /// kernel shows addresses.
 fn functions(calls: &BTreeSet<i32>) -> HashMap<i32, String> {
-    let mut named = HashMap::new();
-    let Ok(file) = File::open("/proc/kallsyms") else { return named };
-    let (mut base, mut symbols) = (None, BTreeMap::new());
-    for line in BufReader::with_capacity(1 << 16, file).lines().map_while(Result::ok) {
-        let mut fields = line.split_ascii_whitespace();
-        let Some(address) = fields.next().and_then(|address| u64::from_str_radix(address, 16).ok()) else { continue };
-        let (Some("t" | "T"), Some(name)) = (fields.next(), fields.next()) else { continue };
-        if name == CALL_BASE {
-            base = Some(address);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if calls.iter().any(|call| !known.contains_key(call)) {
+        let (mut base, mut symbols) = (None, BTreeMap::new());
+        let listed = sent_symbols::each_function(|address, name| {
+            if name == CALL_BASE {
+                base = Some(address);
+            }
+            symbols.insert(address, name.to_owned());
+            Ok(())
+        });
+        for &call in calls {
+            let address = base.map(|base: u64| base.wrapping_add_signed(call.into()));
+            let name = address.filter(|_| listed.is_ok()).and_then(|address| symbols.remove(&address));
+            known.entry(call).or_insert(name);
         }
-        symbols.insert(address, name.to_owned());
     }
-    for &call in calls {
-        let address = base.map(|base: u64| base.wrapping_add_signed(call.into()));
-        named.extend(address.and_then(|address| symbols.remove(&address)).map(|name| (call, name)));
-    }
-    named
+    calls.iter().filter_map(|call| Some((*call, known.get(call)?.clone()?))).collect()
 }
 
 /// Returns the maps whose ids the programs hold.
-fn maps(programs: &[(String, Result<ProgramSource, String>)]) -> HashMap<u32, SharedMap> {
-    /// `BPF_LD | BPF_IMM | BPF_DW` with a map or with a value of one.
-    const LOAD_WIDE: u64 = 0x18;
-    let words = programs.iter().flat_map(|(_, source)| source.iter().flat_map(|source| &source.instructions));
-    let ids = words.filter(|word| **word & 0xff == LOAD_WIDE && matches!(**word >> 12 & 0xf, 1 | 2));
-    let ids: BTreeSet<u32> = ids.map(|word| (word >> 32) as u32).collect();
+fn maps(programs: &[OpenedProgram]) -> HashMap<u32, SharedMap> {
+    /// `BPF_PSEUDO_MAP_FD` and `BPF_PSEUDO_MAP_VALUE`.
+    const OF_MAP: [u8; 2] = [1, 2];
+    let loads = instructions(programs).filter(|one| one.code == LOAD_WIDE && OF_MAP.contains(&one.source));
+    let ids: BTreeSet<u32> = loads.map(|one| one.immediate.cast_unsigned()).collect();
     let of = |id: u32| {
         let map = by_id(ObjectKind::Map, id).ok()??;
         let info = map_info(map.as_fd()).ok()?;
@@ -128,9 +148,12 @@ impl Kernel for RunningKernel {
 }
 
 /// Returns the source line of an instruction, if the program has line records: the file's name, the
-/// number of the line and the text.
+/// number of the line and the text. The number 0 means that the compiler knew no line.
 fn line_of(source: &ProgramSource, instruction: u32, types: &mut BtfById) -> Option<String> {
     let record = source.lines.iter().rfind(|line| line.instruction <= instruction)?;
+    if record.line() == 0 {
+        return None;
+    }
     let strings = types.strings(source.btf)?;
     let file = strings.at(record.file)?;
     let name = file.rsplit('/').next().unwrap_or_default();

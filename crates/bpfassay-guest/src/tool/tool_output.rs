@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn streams_end_one_by_one() {
-        let (ours, theirs) = crate::tool::terminal::open().unwrap();
+        let (ours, theirs) = crate::tool::terminal::open(0).unwrap();
         let mut command = std::process::Command::new("sh");
         command.args(["-c", "echo out; exec 1>&-; echo err >&2"]).stdout(theirs).stderr(std::process::Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -71,6 +71,7 @@ impl Stage {
                 neighbour: false,
                 mounts: Vec::new(),
                 features: false,
+                capabilities: false,
                 engine: None,
                 script: None,
             },

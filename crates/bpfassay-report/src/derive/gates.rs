@@ -341,7 +341,7 @@ mod tests {
         let finding =
             |(&kind, verdict): (&Kind, &finding::FindingStatus)| FindingResult { kind, status: verdict.clone() };
         let findings = Kind::ALL.iter().zip(verdicts).map(finding).collect();
-        ToolResult { findings, figures: Vec::new(), not_compared: Vec::new(), run: None, loaded: None }
+        ToolResult { findings, ..ToolResult::default() }
     }
 
     #[test]

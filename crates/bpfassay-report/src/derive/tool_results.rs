@@ -52,16 +52,20 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
         series: Series::of(&cell.target.kernel),
         cpus: plan.study.guest.cpus,
     };
-    let mut result =
-        ToolResult { findings: Vec::new(), figures: Vec::new(), not_compared: Vec::new(), run: None, loaded: None };
+    let mut result = ToolResult::default();
     let mut not_compared: Option<Vec<NotCompared>> = None;
     let mut against: BTreeMap<ByteMeaning, AgainstReference> = BTreeMap::new();
     for run in runs {
         let findings = match &run.record.outcome {
             Outcome::Failed(failure) if failure.kind == FailureKind::Unsound => left_changed(failure),
             Outcome::Failed(_) => continue,
-            Outcome::Refused(refusal) => of_refusal(refusal),
+            Outcome::Refused(refusal) => {
+                result.capabilities = result.capabilities.or_else(|| refusal.capabilities.as_deref().cloned());
+                of_refusal(refusal)
+            }
             Outcome::Measured(figures) => {
+                let search = || figures.tool.as_ref()?.capabilities.clone();
+                result.capabilities = result.capabilities.or_else(search);
                 if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
                     result.loaded = Some(tool_object::loaded(seen));
                 }
@@ -339,9 +343,7 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, figures: &RunFigures, gues
 fn racy(seen: &ToolFigures, update: &RacyUpdate) -> Racy {
     let map = seen.maps.iter().find(|map| map.id == update.map).map(|map| map.name.clone());
     let map = map.unwrap_or_else(|| update.map.to_string());
-    // The line 0: the compiler knew none, as that of bpftrace.
-    let line = update.line.clone().filter(|line| !line.contains(":0: "));
-    Racy { program: update.program.clone(), map, line }
+    Racy { program: update.program.clone(), map, line: update.line.clone() }
 }
 
 /// Whether this piece of output holds figures. If several endpoints answer, each piece does.

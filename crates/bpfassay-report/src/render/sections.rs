@@ -2,6 +2,7 @@
 //! The content of a report: one list of sections for text, Markdown and HTML.
 
 mod calls;
+mod capabilities;
 mod cells;
 mod cost;
 mod direct;
@@ -48,6 +49,7 @@ const SECTIONS: &[fn(&Results) -> Vec<ReportSection>] = &[
     |results| of_tables(mounts::table(results)),
     |results| kernel_features::page(results).into_iter().map(ReportSection::Matrix).collect(),
     |results| of_tables(loads::table(results)),
+    |results| of_tables(capabilities::table(results)),
     |results| of_tables(tools::figures(results)),
     |results| of_tables(tools::findings(results)),
     |results| of_tables(maps::table(results)),

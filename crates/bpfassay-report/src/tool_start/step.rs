@@ -29,7 +29,7 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
             };
             Start::Refused(Refusal { step, program: printed.program, verifier, message, ..refusal.clone() })
         }
-        None => Start::NotReady { message: refusal.message.clone() },
+        None => Start::NotReady(refusal.clone()),
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
     fn step(message: &str) -> Option<Step> {
         match started(&reported(message)) {
             Start::Refused(refusal) => Some(refusal.step),
-            Start::NotReady { message: kept } => {
+            Start::NotReady(Refusal { message: kept, .. }) => {
                 assert!(kept.ends_with(message), "{kept}");
                 None
             }
@@ -233,7 +233,7 @@ mod tests {
         }
         let waiting = reported("");
         let waiting = Refusal { message: "has loaded 0 programs, not 3, 60 s after its start".to_owned(), ..waiting };
-        assert_eq!(started(&waiting), Start::NotReady { message: waiting.message });
+        assert_eq!(started(&waiting), Start::NotReady(waiting.clone()));
     }
 
     #[test]

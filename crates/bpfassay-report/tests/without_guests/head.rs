@@ -131,7 +131,7 @@ fn nothing_is_found_of_a_tool_only_where_all_its_figures_were_compared() {
         let cell = results.cells.iter_mut().find(|cell| cell.under_test() == "fexit").unwrap();
         cell.tool = Some("mine".to_owned());
         let findings = vec![FindingResult { kind: Kind::CountsTooLow, status: FindingStatus::Clear }];
-        cell.tool_result = Some(ToolResult { findings, figures: Vec::new(), not_compared, run: None, loaded: None });
+        cell.tool_result = Some(ToolResult { findings, not_compared, ..ToolResult::default() });
         let lines = lines(&results);
         (lines[0].clone(), lines.iter().find(|line| line.starts_with("  mine: ")).unwrap().clone())
     };
@@ -172,7 +172,7 @@ fn a_figure_within_bounds_is_not_said_to_be_exact() {
         };
         let findings = vec![FindingResult { kind: Kind::CountsTooLow, status: FindingStatus::Clear }];
         let figures = vec![figure];
-        cell.tool_result = Some(ToolResult { findings, figures, not_compared: Vec::new(), run: None, loaded: None });
+        cell.tool_result = Some(ToolResult { findings, figures, ..ToolResult::default() });
         lines(&results)[0].clone()
     };
     for reported in [99, 101] {

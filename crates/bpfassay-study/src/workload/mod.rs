@@ -157,6 +157,11 @@ trait WorkloadBehaviour {
         true
     }
 
+    /// Whether guests look for the capabilities with which tools under test start.
+    fn finds_capabilities(&self) -> bool {
+        false
+    }
+
     /// Why a run with this output failed: required output cannot be read.
     fn unreadable(&self, _output: &str) -> Option<String> {
         None
@@ -210,6 +215,7 @@ fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
         neighbour: false,
         mounts: Vec::new(),
         features: false,
+        capabilities: false,
         engine: None,
         script: None,
     }
@@ -317,6 +323,11 @@ impl WorkloadSpec {
     #[must_use]
     pub fn compares_tools(&self) -> bool {
         self.kind.kind().compares_tools()
+    }
+
+    /// Whether guests look for the capabilities with which tools under test start.
+    pub(crate) fn finds_capabilities(&self) -> bool {
+        self.kind.kind().finds_capabilities()
     }
 
     pub(crate) fn cases(&self, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {

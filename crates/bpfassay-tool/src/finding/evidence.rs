@@ -3,10 +3,15 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use bpfassay_protocol::{checked_prototype::Checked, loaded_object::UnattachedProgram, tracer_messages::Refusal};
+use bpfassay_protocol::{
+    checked_prototype::Checked, loaded_object::UnattachedProgram, privileges::Needs, tracer_messages::Refusal,
+};
 
-use super::truth::Truth;
-use crate::{file::Report, helper, readings::Readings};
+use super::{
+    certainty::{Certainty, EvidenceLine},
+    truth::Truth,
+};
+use crate::{file::Report, helper, needed_capabilities, readings::Readings};
 
 /// Everything known about one run of a tool. `None` means not measured.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,7 +41,7 @@ impl<'a> Evidence<'a> {
         match (self.report, self.readings, self.start) {
             (None, ..) => Err("it reports no figures"),
             (Some(report), Some(readings), _) => Ok((report, readings)),
-            (Some(_), None, Some(Start::Refused(_) | Start::NotReady { .. })) => Err("it did not start"),
+            (Some(_), None, Some(Start::Refused(_) | Start::NotReady(_))) => Err("it did not start"),
             (Some(_), None, _) => Err("what it reported could not be read"),
         }
     }
@@ -62,11 +67,9 @@ pub enum Start {
     /// The tool or the kernel refused. The step tells loading from attaching.
     Refused(Refusal),
     /// The tool ended or exceeded its deadline before it was ready. Nothing shows whether the tool
-    /// had loaded.
-    NotReady {
-        /// The observation: exit status, output tail.
-        message: String,
-    },
+    /// had loaded: the refusal has the observation (exit status, output tail), and its step is not
+    /// known.
+    NotReady(Refusal),
 }
 
 /// Facts from the kernel and the guest about a tool. `None` means not measured.
@@ -181,12 +184,23 @@ impl Default for ValueLimits {
     }
 }
 
-/// Prints a refusal as lines of evidence.
-pub(super) fn lines_of(refusal: &Refusal) -> Vec<String> {
+/// Prints a refusal as lines of evidence: what the tool or the kernel states, and with which
+/// capabilities the tool was seen to start.
+pub(super) fn lines_of(refusal: &Refusal) -> Vec<EvidenceLine> {
     let program = refusal.program.as_ref().map(|program| format!("{program}: ")).unwrap_or_default();
     let errno = refusal.errno.map(|errno| format!(" (error {errno})")).unwrap_or_default();
     let first = format!("{program}{}{errno}", refusal.message);
-    std::iter::once(first)
-        .chain(refusal.verifier.as_ref().map(|line| format!("verifier: {}", helper::named(line))))
-        .collect()
+    let verifier = refusal.verifier.as_ref().map(|line| format!("verifier: {}", helper::named(line)));
+    let stated = std::iter::once(first).chain(verifier).map(|text| Certainty::Reported.line(text));
+    stated.chain(capabilities(refusal)).collect()
+}
+
+/// Says with which capabilities a refused tool was seen to start, if they were looked for.
+pub(super) fn capabilities(refusal: &Refusal) -> Option<EvidenceLine> {
+    let search = refusal.capabilities.as_ref()?;
+    let certainty = match &search.needs {
+        Needs::Capabilities(needed) if !needed.is_empty() => Certainty::Proven,
+        Needs::Capabilities(_) | Needs::Unknown(_) => Certainty::Reported,
+    };
+    Some(certainty.line(needed_capabilities::starts_with(search)))
 }

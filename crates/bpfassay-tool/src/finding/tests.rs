@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use bpfassay_protocol::{Operation, tracer_messages::Task};
+use bpfassay_protocol::{
+    Operation,
+    tracer_messages::{Refusal, Step, Task},
+};
 
 mod absent;
 mod certainty;
@@ -467,7 +470,7 @@ fn why_figures_are_not_evaluated_is_true() {
         let reasons: std::collections::BTreeSet<_> = kinds.iter().map(|&kind| reason(&results, kind)).collect();
         reasons.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
-    let silent = Start::NotReady { message: "x".to_owned() };
+    let silent = Start::NotReady(Refusal::new(Step::Load, "x".to_owned()));
     let known = Evidence { report: Some(&tool), ..Evidence::default() };
     assert_eq!(reasons(Evidence { start: Some(&silent), ..known }), ["it did not start"]);
     assert_eq!(reasons(Evidence { start: Some(&Start::Ready), ..known }), ["what it reported could not be read"]);

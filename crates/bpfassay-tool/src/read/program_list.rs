@@ -70,7 +70,7 @@ fn tool(common: &CommonPart, name: &str, field: &Field<'_, '_>) -> Result<ToolFi
     let with = section.or("with", Vec::new(), |field| field.distinct("package", package));
     let report = section.optional("report", |field| report_keys::read(field, false));
     let defaults = StartPart { arguments: Vec::new(), ..common.start.clone() };
-    let StartPart { arguments, environment, needs, kernel, ready, deadline_ms } =
+    let StartPart { arguments, environment, privileges, needs, kernel, ready, deadline_ms } =
         start_part(&section, defaults, false)?;
     let from = DebianPackage { suite: common.suite.clone(), package: common.package.clone(), with: with? };
     let program = common.program.replace(NAME, name);
@@ -83,6 +83,7 @@ fn tool(common: &CommonPart, name: &str, field: &Field<'_, '_>) -> Result<ToolFi
         files: Vec::new(),
         arguments: of_package.chain(arguments).collect(),
         environment,
+        privileges,
         needs,
         kernel,
         ready,

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_input::document::{Field, Reported, Section};
+use bpfassay_input::document::{Field, Reported, Section, suggestion};
+use bpfassay_protocol::privileges::{Capability, Privileges};
 
 use super::{HOUR_MS, MAX_ENTRIES, arguments, check_length, is_word, one_of, pattern, places::argument};
 use crate::{Ready, file::KernelNeeds, service::MissingService};
@@ -11,11 +12,15 @@ use crate::{Ready, file::KernelNeeds, service::MissingService};
 /// Default deadline until a tool is ready, in milliseconds.
 const DEADLINE_MS: u64 = 60_000;
 
+/// The largest user ID. 2³² − 1 means no change in system calls (setresuid(2)).
+const MAX_USER: u32 = u32::MAX - 1;
+
 /// The part `[start]`.
 #[derive(Clone)]
 pub(super) struct StartPart {
     pub(super) arguments: Vec<String>,
     pub(super) environment: BTreeMap<String, String>,
+    pub(super) privileges: Privileges,
     pub(super) needs: Vec<MissingService>,
     pub(super) kernel: KernelNeeds,
     pub(super) ready: Ready,
@@ -28,6 +33,7 @@ impl StartPart {
         Self {
             arguments: Vec::new(),
             environment: BTreeMap::new(),
+            privileges: Privileges { user: 0, capabilities: None, user_namespace: false },
             needs: Vec::new(),
             kernel: KernelNeeds { modules: Vec::new(), headers: false },
             ready: Ready::Programs { count: 1, named: None },
@@ -37,8 +43,18 @@ impl StartPart {
 }
 
 /// The keys of `[start]`.
-pub(super) const START_KEYS: &[&str] =
-    &["arguments", "environment", "needs", "modules", "kernel_headers", "ready", "deadline"];
+pub(super) const START_KEYS: &[&str] = &[
+    "arguments",
+    "environment",
+    "user",
+    "capabilities",
+    "user_namespace",
+    "needs",
+    "modules",
+    "kernel_headers",
+    "ready",
+    "deadline",
+];
 
 /// Reads the section `[start]`.
 pub(super) fn start(field: &Field<'_, '_>, default: StartPart, is_object: bool) -> Result<StartPart, Reported> {
@@ -61,6 +77,7 @@ pub(super) fn start_part(
         true => Err(field.error("a bare object has no program that would read variables")),
         false => variables(field),
     });
+    let privileges = privileges(section, default.privileges);
     let needs = section.or("needs", default.needs, |field| match is_object {
         true => Err(field.error("a bare object has no program that would need a service")),
         false => field.distinct("service", |service| service.choice(MissingService::NAMES)),
@@ -75,6 +92,7 @@ pub(super) fn start_part(
     Ok(StartPart {
         arguments: arguments?,
         environment: environment?,
+        privileges: privileges?,
         needs: needs?,
         kernel: KernelNeeds { modules: modules?, headers: headers? },
         ready: ready?,
@@ -96,6 +114,31 @@ fn variables(field: &Field<'_, '_>) -> Result<BTreeMap<String, String>, Reported
         Ok((name.to_owned(), argument(&field)?))
     };
     section.entries().enumerate().map(variable).collect::<Vec<_>>().into_iter().collect()
+}
+
+fn privileges(section: &Section<'_, '_>, default: Privileges) -> Result<Privileges, Reported> {
+    let user = section.or("user", default.user, |field| field.number(0..=MAX_USER));
+    let user_namespace = section.or("user_namespace", default.user_namespace, Field::boolean);
+    let capabilities = section.optional("capabilities", |field| match section.has("user_namespace") {
+        true => Err(field.error("root of a user namespace has all capabilities in it: leave out one of the two")),
+        false => capabilities(field),
+    });
+    Ok(Privileges {
+        user: user?,
+        capabilities: capabilities?.or(default.capabilities),
+        user_namespace: user_namespace?,
+    })
+}
+
+/// Reads names of capabilities.
+fn capabilities(field: &Field<'_, '_>) -> Result<Vec<Capability>, Reported> {
+    field.distinct("capability", |capability| {
+        let name = capability.text()?;
+        name.parse().map_err(|_unknown| {
+            let near = suggestion(name, Capability::ALL.iter().map(|one| one.name()));
+            capability.error(format!("give a capability of capabilities(7), such as \"CAP_BPF\"{near}"))
+        })
+    })
 }
 
 /// Reads names of kernel modules.

@@ -152,6 +152,10 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) targets: Targets,
 
+    /// Also find the smallest set of capabilities with which each tool starts
+    #[arg(long, help_heading = UNDER_TEST)]
+    pub(crate) capabilities: bool,
+
     /// Fail if a tool has one of these findings, or `all`
     #[arg(long, value_name = "FINDING", value_delimiter = ',', help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,

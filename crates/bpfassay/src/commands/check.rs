@@ -3,16 +3,17 @@
 
 use crate::{cli, exit::CommandOutcome};
 
-/// The bundled study that only loads and attaches.
-const STUDY: &str = "load";
+/// The bundled studies that only load and attach. The second one also looks for the capabilities
+/// with which tools start.
+const STUDIES: [&str; 2] = ["load", "capabilities"];
 
-/// Executes the command: the study `load`.
+/// Executes the command: the study `load`, or `capabilities`.
 ///
 /// # Errors
 /// The errors of `bpfassay run` for a study: see [`super::run::run`].
 pub(crate) async fn check(arguments: cli::CheckArgs, global: &cli::Global) -> CommandOutcome {
-    let cli::CheckArgs { tools, targets, deny, gate, execution, against, packages } = arguments;
-    let study = STUDY.to_owned();
+    let cli::CheckArgs { tools, targets, capabilities, deny, gate, execution, against, packages } = arguments;
+    let study = STUDIES[usize::from(capabilities)].to_owned();
     let selection = cli::SelectionArgs { study, tool: tools, targets, deny, gate, ..cli::SelectionArgs::default() };
     let again = cli::AgainChoice::default();
     super::run::run(cli::RunArgs { selection, execution, against, resume: None, like: None, again, packages }, global)

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bpfassay_stats::Verdict;
+use bpfassay_tool::needed_capabilities::needs;
 
 use super::{
     super::{
@@ -76,6 +77,24 @@ pub(super) fn direct_costs(results: &Results, place: &FrontPlace) -> Vec<String>
         format!("instructions per call by {}: {}", costs.first().map_or("", |cost| &cost.tool), words.join(", "))
     };
     limited(of_tools.into_iter().map(line), MOST_TOOLS, "direct costs", place)
+}
+
+/// Lists the capabilities with which each tool starts, one line for all targets with the same.
+pub(super) fn capabilities(results: &Results, place: &FrontPlace) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for cell in &results.cells {
+        let Some(search) = cell.tool_result.as_ref().and_then(|result| result.capabilities.as_ref()) else { continue };
+        let user = if search.user == 0 { String::new() } else { format!(" as user {}", search.user) };
+        let had = if search.had.is_empty() { "" } else { " in addition" };
+        let line = format!("{} needs{user}{had}: {}", cell.under_test(), needs(search));
+        let target = cell.target.to_string();
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, targets)) => targets.push(target),
+            None => lines.push((line, vec![target])),
+        }
+    }
+    let lines = lines.into_iter().map(|(line, targets)| format!("{line} ({})", targets.join(", ")));
+    limited(lines.collect::<Vec<_>>().into_iter(), MOST_TOOLS * 2, "needs of tools", place)
 }
 
 /// Returns the position of `tool` in the order of the study.

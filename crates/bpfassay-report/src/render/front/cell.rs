@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use bpfassay_protocol::{probe::ByteMeaning, tracer_messages::Refusal};
 use bpfassay_study::Clock;
+use bpfassay_tool::needed_capabilities::starts_with;
 
 use super::super::{
     cases,
@@ -130,8 +131,9 @@ impl<'a> CellTexts<'a> {
                 let what = if labels::is_step_known(refusal) { "REFUSED" } else { "NOT READY" };
                 let verifier = refusal.verifier.as_deref().map(|line| format!("; verifier: {line}"));
                 let expected = expectation.as_ref().map(|of| format!("expected was {}; ", errno_name(of.errno)));
-                let [expected, verifier] = [expected, verifier].map(Option::unwrap_or_default);
-                let remark = format!("{}: {expected}{}{verifier}", why(refusal), labels::printed(refusal));
+                let starts = refusal.capabilities.as_ref().map(|search| format!("{}; ", starts_with(search)));
+                let [expected, starts, verifier] = [expected, starts, verifier].map(Option::unwrap_or_default);
+                let remark = format!("{}: {expected}{starts}{}{verifier}", why(refusal), labels::printed(refusal));
                 format!("{what} {}", remarks.mark(remark))
             }
             Attach::Unsteady { attached, refused, refusal } => {

@@ -5,7 +5,6 @@ use bpfassay_protocol::{loaded_object::UnattachedProgram, tracer_messages::Step}
 
 use super::does_not_load::{NO_SIGN, step_unknown};
 use crate::finding::{
-    certainty::Certainty,
     definition::{Definition, KindInputs},
     evidence::{Start, lines_of},
     finding_source::{KindSources, Source},
@@ -27,11 +26,9 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
         Some(Start::Ready | Start::Running { attached: true, .. }) => FindingStatus::Clear,
         Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
         Some(Start::Unattached { programs }) => FindingStatus::not_evaluated(only_a_loader(programs)),
-        Some(Start::Refused(refusal)) if refusal.step == Step::Attach => {
-            FindingStatus::from_evidence(Certainty::Reported, lines_of(refusal))
-        }
+        Some(Start::Refused(refusal)) if refusal.step == Step::Attach => FindingStatus::from_lines(lines_of(refusal)),
         Some(Start::Refused(_)) => FindingStatus::not_evaluated("it did not load"),
-        Some(Start::NotReady { message }) => FindingStatus::not_evaluated(step_unknown(message)),
+        Some(Start::NotReady(refusal)) => FindingStatus::not_evaluated(step_unknown(&refusal.message)),
     }
 }
 

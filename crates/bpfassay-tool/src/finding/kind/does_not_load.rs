@@ -4,7 +4,6 @@
 use bpfassay_protocol::tracer_messages::Step;
 
 use crate::finding::{
-    certainty::Certainty,
     definition::{Definition, KindInputs},
     evidence::{Start, lines_of},
     finding_source::{KindSources, Source},
@@ -23,14 +22,12 @@ pub(super) const FINDING: Definition = Definition {
 fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     match known.evidence.start {
         None => FindingStatus::not_evaluated("its start was not observed"),
-        Some(Start::Refused(refusal)) if refusal.step != Step::Attach => {
-            FindingStatus::from_evidence(Certainty::Reported, lines_of(refusal))
-        }
+        Some(Start::Refused(refusal)) if refusal.step != Step::Attach => FindingStatus::from_lines(lines_of(refusal)),
         Some(Start::Ready | Start::Refused(_) | Start::Running { loaded: true, .. } | Start::Unattached { .. }) => {
             FindingStatus::Clear
         }
         Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
-        Some(Start::NotReady { message }) => FindingStatus::not_evaluated(step_unknown(message)),
+        Some(Start::NotReady(refusal)) => FindingStatus::not_evaluated(step_unknown(&refusal.message)),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     finding::{
         certainty::Certainty,
         definition::{Definition, KindInputs},
-        evidence::Start,
+        evidence::{Start, capabilities},
         finding_source::{KindSources, Source},
         status::FindingStatus,
     },
@@ -29,13 +29,15 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
             FindingStatus::Clear
         }
         Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
-        Some(Start::NotReady { message }) => {
+        Some(Start::NotReady(refusal)) => {
+            let message = &refusal.message;
             let mut lines = vec![Certainty::Bounded.line(format!("it never became ready: {message}"))];
             // This line comes first because a reader sees it first.
             if let Some((service, line)) = missing(message) {
                 let text = format!("it asks for {}, which is not there: `{line}`", service.name());
                 lines.insert(0, Certainty::Reported.line(text));
             }
+            lines.extend(capabilities(refusal));
             FindingStatus::from_lines(lines)
         }
     }

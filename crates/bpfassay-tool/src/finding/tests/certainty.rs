@@ -4,7 +4,7 @@
 use super::*;
 use crate::readings::{Bucket, Distribution};
 
-fn certainty(results: &[FindingResult], kind: Kind) -> Option<Certainty> {
+pub(super) fn certainty(results: &[FindingResult], kind: Kind) -> Option<Certainty> {
     match status(results, kind) {
         FindingStatus::Found { certainty, .. } => *certainty,
         other => panic!("{kind}: {other:?}"),

@@ -3,6 +3,7 @@
 
 use bpfassay_protocol::{
     checked_prototype::Checked,
+    privileges::{Capability, CapabilitySearch, NeededCapability, Needs},
     tracer_messages::{Refusal, Step},
 };
 
@@ -31,11 +32,27 @@ fn refusals_are_classified_by_their_step() {
     assert!(is_clear(&results(refusal(Step::Attach)), Kind::DoesNotLoad));
     let ready = results(Start::Ready);
     assert!(is_clear(&ready, Kind::DoesNotLoad) && is_clear(&ready, Kind::DoesNotAttach));
-    let silent = results(Start::NotReady { message: "60 s passed".to_owned() });
+    let search = CapabilitySearch {
+        user: 0,
+        had: vec![Capability::Bpf],
+        needs: Needs::Capabilities(vec![NeededCapability {
+            capability: Capability::Perfmon,
+            without: "ended with exit status 1 before it was ready".to_owned(),
+        }]),
+        starts: 9,
+    };
+    let denied = Refusal { capabilities: Some(Box::new(search)), ..Refusal::new(Step::Attach, "denied".to_owned()) };
+    let not_ready = results(Start::NotReady(denied.clone()));
+    let denied = results(Start::Refused(denied));
+    let sentence = "it starts with CAP_PERFMON in addition, and with nothing less";
+    assert_eq!(evidence_of(&denied, Kind::DoesNotAttach), format!("denied\n{sentence}"));
+    assert_eq!(evidence_of(&not_ready, Kind::DoesNotStart), format!("it never became ready: denied\n{sentence}"));
+    assert_eq!(certainty::certainty(&denied, Kind::DoesNotAttach), Some(Certainty::Proven));
+    let silent = results(Start::NotReady(Refusal::new(Step::Load, "60 s passed".to_owned())));
     assert_eq!(found(&silent), [Kind::DoesNotStart]);
     assert_eq!(evidence_of(&silent, Kind::DoesNotStart), "it never became ready: 60 s passed");
     let asking = "ended with exit status 1 before it was ready; its last output: starting\ndial unix /run/systemd/private: connect: no such file or directory";
-    let asking = results(Start::NotReady { message: asking.to_owned() });
+    let asking = results(Start::NotReady(Refusal::new(Step::Load, asking.to_owned())));
     assert_eq!(found(&asking), [Kind::DoesNotStart]);
     let line =
         "it asks for systemd, which is not there: `dial unix /run/systemd/private: connect: no such file or directory`";
@@ -164,7 +181,7 @@ fn a_branch_that_the_verifier_would_refuse_is_no_fault_of_a_loaded_program() {
     assert!(!evidence_of(&both, Kind::PrototypeDiffers).contains("argument 5"), "{both:?}");
     assert!(evidence_of(&both, Kind::PrototypeDiffers).contains("argument 1 of 2"));
     // The difference can be the reason for a refusal.
-    let refused = Start::NotReady { message: "ended".to_owned() };
+    let refused = Start::NotReady(Refusal::new(Step::Load, "ended".to_owned()));
     assert!(found(&results(&guarded, &refused)).contains(&Kind::PrototypeDiffers));
 }
 

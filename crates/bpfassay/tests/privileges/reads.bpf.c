@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+// Counts reads with a kprobe, for which the kernel wants CAP_BPF and CAP_PERFMON.
+#include "../wrong-tools/wrong.h"
+u64 calls;
+SEC("kprobe/vfs_read") int on_read(void *ctx)
+{
+	__sync_fetch_and_add(&calls, 1);
+	return 0;
+}
