@@ -252,7 +252,7 @@ fn against_reference(report: &Report, readings: Option<&Readings>, truth: Option
 }
 
 /// Whether the tool itself shows when it is ready. The loader of a bare object does.
-fn has_sign(tool: &UnderTest) -> bool {
+pub(crate) fn has_sign(tool: &UnderTest) -> bool {
     matches!(tool.file.source, Source::Object(_)) || tool.file.ready != Ready::Started
 }
 

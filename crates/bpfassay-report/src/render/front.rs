@@ -57,8 +57,8 @@ pub(super) struct Front {
     pub(super) columns: Vec<Column>,
     /// Describes the rows that are not shown.
     pub(super) left_out: Vec<String>,
-    /// Instructions on the path of each tool.
-    pub(super) direct_costs: Vec<String>,
+    /// Instructions on the path of each tool, and the rest of each tool's bill.
+    pub(super) costs: Vec<String>,
     /// Remarks to which cells refer, each with its mark.
     pub(super) remarks: Vec<[String; 2]>,
     /// Lines about the remarks that are not shown, and about overheads.
@@ -91,7 +91,7 @@ impl Front {
             conclusion: format!("{}: {}", line(&results.plan.title()), line(&standing(results).words)),
             left_out: matrix.left_out(place),
             labels: matrix.rows.into_iter().map(|row| row.label).collect(),
-            direct_costs: below::direct_costs(results, place),
+            costs: [below::direct_costs(results, place), below::bills(results, place)].concat(),
             remarks: remarks.into_iter().chain(marks).collect(),
             legend: more.into_iter().chain(about_all).collect(),
             warnings: [baselines, below::warnings(results, place)].concat(),

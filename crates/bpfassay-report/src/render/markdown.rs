@@ -41,7 +41,7 @@ pub(super) fn head(results: &Results) -> String {
     }
     let remarks = front.remarks.iter().map(|parts| parts.join(" "));
     let facts = head::facts(results).into_iter().map(|(name, fact)| format!("{name}: {fact}"));
-    let lines = front.left_out.into_iter().chain(front.direct_costs).chain(remarks).chain(front.legend);
+    let lines = front.left_out.into_iter().chain(front.costs).chain(remarks).chain(front.legend);
     for line in lines.chain(front.gates).chain(facts) {
         text.push_str(&format!("- {}\n", escape(&line)));
     }

@@ -47,7 +47,7 @@ pub fn screen(results: &Results, style: Screen) -> String {
         front.left_out.iter().for_each(|line| push(&format!("  {line}")));
         push("");
     }
-    front.direct_costs.iter().for_each(|line| push(line));
+    front.costs.iter().for_each(|line| push(line));
     let marked = front.remarks.iter().map(|parts| line(&parts.join(" ")).into_owned());
     let warnings = front.warnings.iter().map(|line| format!("! {line}"));
     for line in marked.chain(front.legend).chain(warnings).chain(front.gates) {
