@@ -2,6 +2,7 @@
 //! Executes one run: fresh state, tracer, workload with barriers, readings, clean-up.
 
 mod announced;
+mod bystander;
 mod measure;
 
 use bpfassay_protocol::{
@@ -261,6 +262,7 @@ fn attempt(
         mount: measured.mount,
         namespace: measured.namespace,
         phases,
+        bystander: measured.bystander,
         whole: measured.whole,
         tracer,
         ended,

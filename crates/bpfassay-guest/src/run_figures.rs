@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{
     frame::{self, FrameError},
-    message::{GuestMessage, Interval, RunFigures, RunOutcome, WorkloadPhase},
+    message::{BystanderFigures, GuestMessage, Interval, RunFigures, RunOutcome, WorkloadPhase},
     tracer_messages::{Sample, without_tasks},
 };
 
@@ -72,7 +72,9 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
             let of_tool = figures.tool.iter_mut().flat_map(|tool| &mut tool.output);
             let beside = of_tool.filter_map(|piece| piece.reference.as_mut());
             let beside = beside.flat_map(|reference| [&mut reference.before, &mut reference.after]);
-            let samples = readings(&mut figures.phases, &mut figures.whole).chain(&mut figures.samples).chain(beside);
+            let samples = readings(&mut figures.phases, &mut figures.bystander, &mut figures.whole)
+                .chain(&mut figures.samples)
+                .chain(beside);
             let mut before = 0;
             for sample in samples.filter(|sample| sample.rows.iter().any(|row| row.task.is_some())) {
                 before += sample.rows.len();
@@ -81,7 +83,7 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
             Some((before > 0).then(|| format!("the threads of {before} rows left out")))
         }
         READINGS => {
-            let dropped = ours(&mut readings(&mut figures.phases, &mut figures.whole));
+            let dropped = ours(&mut readings(&mut figures.phases, &mut figures.bystander, &mut figures.whole));
             Some((dropped > 0).then(|| {
                 format!("{dropped} rows of readings left out: neither the workload's cgroup nor its file system")
             }))
@@ -108,8 +110,13 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
 }
 
 /// Returns the tracer's samples around a run and its phases.
-fn readings<'a>(phases: &'a mut [WorkloadPhase], whole: &'a mut Interval) -> impl Iterator<Item = &'a mut Sample> {
-    let intervals = phases.iter_mut().map(|phase| &mut phase.interval).chain([whole]);
+fn readings<'a>(
+    phases: &'a mut [WorkloadPhase],
+    bystander: &'a mut Option<Box<BystanderFigures>>,
+    whole: &'a mut Interval,
+) -> impl Iterator<Item = &'a mut Sample> {
+    let phases = phases.iter_mut().chain(bystander.iter_mut().flat_map(|bystander| &mut bystander.phases));
+    let intervals = phases.map(|phase| &mut phase.interval).chain([whole]);
     intervals
         .flat_map(|interval| [&mut interval.before, &mut interval.after])
         .filter_map(|reading| reading.tracer.as_mut())
@@ -170,6 +177,7 @@ mod tests {
             tool_statistics: Vec::new(),
             tool: None,
             samples: vec![sample(rows); samples],
+            bystander: None,
             warm_up: None,
             namespace: Vec::new(),
         }))

@@ -455,6 +455,7 @@ mod tests {
                 control: true,
                 deadline_ms: None,
                 neighbour: false,
+                bystander: None,
                 mounts: Vec::new(),
                 features: false,
                 capabilities: false,

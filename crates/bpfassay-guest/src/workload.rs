@@ -68,6 +68,13 @@ impl<'a> RunPaths<'a> {
         Self { environment, name, data, work, directory: None }
     }
 
+    /// Returns the paths of the run's bystander. Its data are on a tmpfs that only it has.
+    pub(crate) fn of_bystander(&self) -> Self {
+        let work = format!("{}/bystander", self.work);
+        let data = format!("{work}/data");
+        Self { environment: self.environment, name: self.name.clone(), data, work, directory: None }
+    }
+
     /// Creates both directories.
     pub(crate) fn make(&mut self) -> Result<()> {
         let made = self.environment.test_dir.make_run(&self.name)?;
@@ -415,6 +422,7 @@ mod tests {
             control: false,
             deadline_ms: None,
             neighbour: false,
+            bystander: None,
             mounts: Vec::new(),
             features: false,
             capabilities: false,

@@ -167,6 +167,8 @@ struct Hits {
     all: u64,
     /// Entries per call of the workload, rounded; 1 if fewer, or without a number of calls.
     per_call: u64,
+    /// Calls of the workload; 0 if unknown.
+    of_workload: u64,
 }
 
 impl Hits {
@@ -179,12 +181,17 @@ impl Hits {
         });
         let all = hits.fold(0_u64, |sum, (_, count)| sum.saturating_add(count.entries));
         let per_call = (all as f64 / calls as f64).round();
-        Self { all, per_call: if calls == 0 { 1 } else { (per_call as u64).max(1) } }
+        Self { all, per_call: if calls == 0 { 1 } else { (per_call as u64).max(1) }, of_workload: calls }
     }
 
     /// Returns the calls in which programs were entered; `None` if there are none.
     fn calls(self) -> Option<f64> {
         (self.all > 0).then(|| self.all as f64 / self.per_call as f64)
+    }
+
+    /// Whether a function that was entered `entries` times is on the path of some calls at most.
+    fn is_rare(self, entries: u64) -> bool {
+        (entries as f64) < self.calls().unwrap_or(self.of_workload as f64)
     }
 }
 
@@ -200,6 +207,11 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hit
                 (GENERATED, Role::Trampoline, count.instructions.saturating_sub(before))
             }
             Executed::Function(name) => match (role::of(name), baseline.mean(executed)) {
+                // Without a program in the phase, or with a function that others enter, too, this
+                // is work that only happened not to be in the baseline.
+                (Some(_), None) if (hits.all == 0 || role::is_common(name)) && hits.is_rare(count.entries) => {
+                    return None;
+                }
                 (Some(role), None) => (name.as_str(), role, count.instructions),
                 // The function is unknown, but is entered only with the probe, and as often.
                 (None, None) if coming.contains(name.as_str()) => (name.as_str(), Role::Trampoline, count.instructions),
@@ -382,6 +394,26 @@ mod tests {
         let always =
             [none, with("kprobe-r1", false, &[]), with("fexit-r1", false, check), with("fexit-r2", false, check)];
         assert_eq!(unknown(&last(&always)), ["check_new_pages", "vectors", "unknown_hook"]);
+    }
+
+    /// A tool whose functions nobody called cost 3 instructions in one call of 256 on x86_64 6.12:
+    /// the agent polled the tool's output through a retpoline.
+    #[test]
+    fn what_a_phase_without_programs_executes_now_and_then_is_on_no_path() {
+        const THUNK: &str = "__x86_indirect_thunk_r8";
+        let of = |more: &[(Executed, u64, u64)]| {
+            let mut executed = baseline();
+            executed.extend(profile(more));
+            let count = last(&[phase("none", false, baseline()), phase("tool", false, executed)]);
+            count.direct.iter().map(|part| (part.function.clone(), part.instructions)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[(function(THUNK), 3, 1), (function("bpf_map_copy_value"), 90, 9)]), []);
+        // Tracing of other system calls costs each call without a program.
+        let traced = [(function("syscall_trace_enter"), 170, 10), (function(THUNK), 30, 10)];
+        assert_eq!(of(&traced), [("syscall_trace_enter".to_owned(), 170), (THUNK.to_owned(), 30)]);
+        let program = |more| of(&[(Executed::Program("on_read".to_owned()), 1280, 10), more]).len();
+        assert_eq!(program((function(THUNK), 3, 1)), 1);
+        assert_eq!(program((function("bpf_map_copy_value"), 90, 9)), 2);
     }
 
     #[test]

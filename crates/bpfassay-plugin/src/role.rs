@@ -4,6 +4,9 @@
 
 use bpfassay_results::Role;
 
+/// Beginning of the names of functions through which a kernel with retpolines makes indirect calls.
+const THUNK: &str = "__x86_indirect_thunk_";
+
 /// Prefixes of names. The first match counts.
 const BEGINNINGS: &[(&str, Role)] = &[
     ("__bpf_prog_run", Role::Program),
@@ -67,7 +70,7 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("handle_break", Role::Trampoline),
     ("simulate_", Role::Trampoline),
     ("arch_simulate_insn", Role::Trampoline),
-    ("__x86_indirect_thunk_", Role::Trampoline),
+    (THUNK, Role::Trampoline),
     ("bpf_", Role::Helpers),
     ("__bpf_", Role::Helpers),
     ("htab_", Role::Helpers),
@@ -90,6 +93,7 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("read_tsc", Role::Helpers),
     ("arch_counter_", Role::Helpers),
     ("copy_from_kernel_nofault", Role::Helpers),
+    ("strncpy_from_kernel_nofault", Role::Helpers),
     ("__copy_from_kernel_nofault", Role::Helpers),
 ];
 
@@ -100,6 +104,11 @@ const ENDS: &[(&str, Role)] = &[("_sched_clock", Role::Entry), ("_clocksource_rd
 pub(crate) fn of(function: &str) -> Option<Role> {
     let by_beginning = BEGINNINGS.iter().find(|(beginning, _)| function.starts_with(beginning));
     by_beginning.or_else(|| ENDS.iter().find(|(end, _)| function.ends_with(end))).map(|&(_, role)| role)
+}
+
+/// Whether code that has to do with no probe enters the function in the same way.
+pub(crate) fn is_common(function: &str) -> bool {
+    function.starts_with(THUNK)
 }
 
 /// Whether the function is the interpreter, each of whose entries is an entry of a program.

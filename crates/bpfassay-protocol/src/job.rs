@@ -293,6 +293,10 @@ pub struct Workload {
     /// Whether another process in a separate cgroup does I/O on the same mount in the meantime.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub neighbour: bool,
+    /// A second program that works after the workload, on another file system and in another
+    /// cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bystander: Option<Bystander>,
     /// Mounts in the workload's mount namespace, in the order in which they are made. Without
     /// mounts, the workload is in the guest's namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -307,6 +311,19 @@ pub struct Workload {
     /// The program that does IOR's work, if any. The guest only copies it into the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<IorEngine>,
+}
+
+/// A process that the tools under test are not meant to trace. It runs the bundled program with
+/// one rank after the workload has ended, while tool and tracer are still attached. Its cgroup and
+/// its file system, a tmpfs, are its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Bystander {
+    /// IOR options without file names.
+    pub options: Vec<String>,
+    /// Size of its tmpfs in MiB.
+    pub size_mib: u32,
 }
 
 /// An IOR script of several tests.

@@ -257,7 +257,10 @@ pub struct RunFigures {
     pub namespace: Vec<MountFacts>,
     /// The timed phases, in order; empty if the engine cannot be stopped in between (a real IOR).
     pub phases: Vec<WorkloadPhase>,
-    /// The whole run: readings before the workload started and after it ended.
+    /// The process that the workload's run had as a bystander; `None` for a workload without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bystander: Option<Box<BystanderFigures>>,
+    /// The whole run: readings before the workload started and after it ended, and its bystander.
     pub whole: Interval,
     /// The attached tracer; `None` for the baseline.
     pub tracer: Option<Attached>,
@@ -279,6 +282,11 @@ pub struct RunFigures {
 }
 
 impl RunFigures {
+    /// Returns the phases of the workload, then those of its bystander.
+    pub fn all_phases(&self) -> impl Iterator<Item = &WorkloadPhase> {
+        self.phases.iter().chain(self.bystander.iter().flat_map(|bystander| &bystander.phases))
+    }
+
     /// Returns the duration of each phase in nanoseconds of the guest's clock. For a workload
     /// without phases, it is the duration of the run.
     #[must_use]
@@ -289,6 +297,18 @@ impl RunFigures {
             phases => phases.iter().map(|phase| duration(&phase.interval)).collect(),
         }
     }
+}
+
+/// The raw figures of a bystander ([`crate::job::Bystander`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BystanderFigures {
+    /// Id of its cgroup (v2).
+    pub cgroup: u64,
+    /// Its tmpfs.
+    pub mount: MountFacts,
+    /// Its timed phases, in order: `bystander-write`, `bystander-read`.
+    pub phases: Vec<WorkloadPhase>,
 }
 
 /// A warm-up that was repeated until it was steady ([`crate::job::UntilSteady`]).
@@ -310,7 +330,8 @@ pub const MAX_TASKS: usize = 256;
 #[cfg_attr(not(feature = "schema"), derive(Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadPhase {
-    /// IOR's name of the phase: `write`, `read`, `writecheck`, `readcheck`.
+    /// IOR's name of the phase: `write`, `read`, `writecheck`, `readcheck`. A bystander's name
+    /// begins with `bystander-`.
     pub name: String,
     /// Index of the test in the script, from 0.
     pub test: u32,

@@ -30,6 +30,12 @@ pub fn of_tool(id: &str) -> String {
     format!("{}-tool", of(id))
 }
 
+/// Returns the name of the cgroup for the bystander of the run `id`.
+#[must_use]
+pub fn of_bystander(id: &str) -> String {
+    format!("{}-bystander", of(id))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

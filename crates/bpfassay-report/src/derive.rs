@@ -5,6 +5,7 @@ pub(crate) mod activity;
 mod again;
 mod boot_coverage;
 mod budgets;
+mod bystander;
 mod bytes;
 mod calls;
 mod cells;
@@ -30,7 +31,7 @@ pub(crate) mod sampling;
 mod slim;
 pub(crate) mod spinning;
 mod streamed;
-mod tool_results;
+pub(crate) mod tool_results;
 
 pub use again::overheads_again;
 pub(crate) use runs::readings;

@@ -162,8 +162,11 @@ pub(crate) fn cost(cost: &Cost) -> String {
     format!("{}{pooled}", with_interval(cost.shown(), 1))
 }
 
-/// Formats a direct cost, smallest to largest over the runs: `341.4`, `506.0..506.6`.
+/// Formats a direct cost, smallest to largest over the runs: `341.4`, `506.0..506.6`, `0`.
 pub(crate) fn direct(direct: &Direct) -> String {
+    if direct.per_call.max == 0.0 {
+        return "0".to_owned();
+    }
     let (min, max) = (format!("{:.1}", direct.per_call.min), format!("{:.1}", direct.per_call.max));
     if min == max { min } else { format!("{min}..{max}") }
 }

@@ -32,6 +32,7 @@ mod sections;
 mod study;
 mod table;
 mod text;
+mod tool_bill;
 mod trend;
 pub mod wrap;
 

@@ -46,6 +46,9 @@ pub struct CellResult {
     pub event_time: Option<EventTime>,
     /// The metrics of the workload, in display order.
     pub metrics: Vec<CellMetric>,
+    /// Costs of the bystander's calls; empty for the baseline, and for a workload without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bystander: Vec<BystanderCost>,
     /// Accuracy of the tracer's counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accuracy: Vec<CellAccuracy>,
@@ -58,6 +61,18 @@ pub struct CellResult {
     /// Source lines and branches that ran; `None` for the baseline, and if nothing counted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_coverage: Option<Figure<CodeCoverage>>,
+}
+
+/// What a tool costs the calls of a bystander, a process that the tool is not meant to trace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BystanderCost {
+    /// Name of the bystander's phases: `bystander-write`, `bystander-read`.
+    pub name: MetricName,
+    /// Direct cost of each call.
+    pub direct: Figure<Direct>,
+    /// Cost in the whole guest, under the instruction clock.
+    pub cost: Figure<Cost>,
 }
 
 /// A pitfall that the tracer found in runs of a cell.

@@ -45,8 +45,8 @@ mod tool_result;
 mod verdict;
 
 pub use cell::{
-    Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime,
-    Overhead, Pooled, PooledCost, RunCounts, RunTime, Unit,
+    Attach, Basis, BystanderCost, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost,
+    EventTime, Overhead, Pooled, PooledCost, RunCounts, RunTime, Unit,
 };
 pub use code_coverage::{
     BootCoverage, CodeCoverage, CoveredBranch, CoveredLine, CoveredLines, ProgramCoverage, ProgramExecutions,
@@ -72,9 +72,9 @@ pub use provenance::Provenance;
 pub use record::{BlockEnded, BlockStarted, GuestReady, JournalEntry, JournalHeader, Reused, RunRecord};
 pub use results::{Boot, RESULTS_VERSION, Results};
 pub use run_record::{
-    ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, PathCoverage, RepetitionAccuracy,
+    BystanderCalls, ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, PathCoverage, RepetitionAccuracy,
     RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunResult, Span, Work,
 };
 pub use sampling::{Sampled, SamplingEnd, Widest};
-pub use tool_result::{Loaded, MapFill, ToolResult};
+pub use tool_result::{Loaded, MapFill, ToolProcessor, ToolResult};
 pub use verdict::{BootVerdict, Involved};

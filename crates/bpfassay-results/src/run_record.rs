@@ -30,6 +30,10 @@ pub struct RunResult {
 pub struct RunDerived {
     /// The metrics of the workload, in display order.
     pub metrics: Vec<RunMetric>,
+    /// Calls of the bystander: `bystander-write`, `bystander-read`. Empty for a workload without
+    /// one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bystander: Vec<BystanderCalls>,
     /// Agreement of IOR's and the tracer's bandwidths, a row per bandwidth. Empty for other
     /// workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -145,6 +149,20 @@ impl RunMetric {
         };
         (speed.is_finite() && speed > 0.0).then_some(speed)
     }
+}
+
+/// The calls of a bystander that move data in one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BystanderCalls {
+    /// Name of the phases: `bystander-write`.
+    pub name: MetricName,
+    /// Instructions on the probe's path per call of the bystander. `None` for the baseline, and if
+    /// no instructions were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_cost: Option<Figure<f64>>,
+    /// Time and calls of the phases, summed over repetitions.
+    pub work: Figure<Work>,
 }
 
 /// A bandwidth in one repetition.

@@ -69,11 +69,33 @@ pub struct Loaded {
     /// report that of each map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map_bytes: Option<u64>,
+    /// Memory of the tool's processes (`VmRSS`) in bytes: the larger of the readings when the tool
+    /// was ready and just before it was stopped; `None` if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+    /// CPU time of the tool's processes; `None` if it was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<ToolProcessor>,
+    /// Number of events that the tool reported; `None` for a tool that reports sums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
     /// The maps whose keys were counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maps: Vec<MapFill>,
     /// The programs as the kernel held them when the tool was ready.
     pub programs: Vec<BpfObject>,
+}
+
+/// CPU time of a tool's processes, by the guest's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolProcessor {
+    /// CPU time in microseconds while the guest was idle.
+    pub idle_us: u64,
+    /// How long the guest was idle, in nanoseconds.
+    pub idle_ns: u64,
+    /// CPU time in microseconds from then until just before the tool was stopped.
+    pub working_us: u64,
 }
 
 /// How full a map of a tool was.

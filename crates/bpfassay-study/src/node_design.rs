@@ -158,6 +158,7 @@ mod tests {
             ("nodes = 4", "nodes = 4\n scheduling = \"fixed\"", "fixed"),
             ("ranks = 16", "ranks = 15", "15"),
             ("ranks = 16", "ranks = 16\n neighbour = true", "neighbour"),
+            ("ranks = 16", "ranks = 16\n bystander = '-w -t 4k -b 64k'", "a bystander is on one guest"),
             ("-w -r -C", "-w -r -D 1", "-D"),
             ("-w -r -C", "-w -R", "-G"),
             ("[design]", "[[workloads]]\n type = \"io-paths\"\n size = 65536\n [design]", "only IOR"),

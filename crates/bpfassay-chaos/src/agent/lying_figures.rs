@@ -79,6 +79,7 @@ impl FigureState {
             tool_statistics: Vec::new(),
             tool: None,
             samples: Vec::new(),
+            bystander: None,
             warm_up: None,
             namespace: Vec::new(),
         }

@@ -12,7 +12,7 @@ use std::{
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
     job::{MAX_OUTPUT, RunSpec},
-    message::{Interval, MountFacts, Phase, Reading},
+    message::{BystanderFigures, Interval, MountFacts, Phase, Reading},
     run_name,
     symbols::UserCode,
     tracer_messages::Sample,
@@ -84,6 +84,7 @@ pub(super) struct WorkloadResults {
     pub(super) mount: MountFacts,
     /// The mounts of the workload's own namespace, if it has one.
     pub(super) namespace: Vec<MountFacts>,
+    pub(super) bystander: Option<Box<BystanderFigures>>,
     pub(super) whole: Interval,
     /// The workload's output, if the output is its summary.
     pub(super) output: Option<String>,
@@ -183,20 +184,13 @@ impl RunInFlight<'_, '_> {
             false => mountinfo::of_process(running.pid)?,
         };
         let attended = if matches!(part, Part::Attends(_)) { self.meetings.meet() } else { Ok(()) };
-        let finished = attended.and_then(|()| self.supervise(&mut running, cgroup));
-        running.held.clear();
-        if finished.is_err() {
-            self.end_workload(&running, cgroup)?;
-        }
-        let status = finished?;
-        // The workload's last output.
-        take_output(&mut running)?;
-        check_exit(status, &mut running)?;
+        self.until_its_end(attended, &mut running, cgroup)?;
         part.check(&paths.ranks())?;
         // Processes that the workload left must not disturb the last reading.
         cgroup.kill()?;
         // No file is removed until all nodes have closed their files.
         self.meetings.meet()?;
+        let bystander = self.measure_bystander(spec, paths)?;
         drop(turns);
         let (after, _) = self.reading(Edge::After)?;
         // A tool can have loaded programs in the meantime.
@@ -213,7 +207,27 @@ impl RunInFlight<'_, '_> {
             Output::File(_) if matches!(part, Part::Attends(_)) => Some(String::new()),
             Output::File(_) => None,
         };
-        Ok(WorkloadResults { cgroup: cgroup.id(), mount, namespace, whole: Interval { before, after }, output })
+        let whole = Interval { before, after };
+        Ok(WorkloadResults { cgroup: cgroup.id(), mount, namespace, bystander, whole, output })
+    }
+
+    /// Waits for a workload in `cgroup` to end, and checks how it ended. It is killed if it cannot
+    /// be measured, or if it was not `attended`.
+    pub(super) fn until_its_end(
+        &mut self,
+        attended: Result<()>,
+        running: &mut RunningWorkload,
+        cgroup: &mut Cgroup,
+    ) -> Result<()> {
+        let finished = attended.and_then(|()| self.supervise(running, cgroup));
+        running.held.clear();
+        if finished.is_err() {
+            self.end_workload(running, cgroup)?;
+        }
+        let status = finished?;
+        // The workload's last output.
+        take_output(running)?;
+        check_exit(status, running)
     }
 
     /// Waits for the workload to end. Serves its barriers and reads the output of tracer and tool

@@ -72,6 +72,7 @@ mod tests {
             control: false,
             deadline_ms: None,
             neighbour: false,
+            bystander: None,
             mounts: Vec::new(),
             features: false,
             capabilities: false,

@@ -69,6 +69,7 @@ impl Stage {
                 control: false,
                 deadline_ms: Some(600_000),
                 neighbour: false,
+                bystander: None,
                 mounts: Vec::new(),
                 features: false,
                 capabilities: false,

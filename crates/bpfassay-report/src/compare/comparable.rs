@@ -191,7 +191,10 @@ fn difference(base: &Workload, new: &Workload) -> String {
         };
         let deadline = workload.deadline_ms.map_or_else(String::new, |ms| format!(", deadline {ms} ms"));
         let neighbour = if workload.neighbour { ", neighbour" } else { "" };
-        format!("`{program}{}`{deadline}{neighbour}", workload.arguments.join(" "))
+        let bystander =
+            workload.bystander.as_ref().map(|bystander| format!(", bystander `{}`", bystander.options.join(" ")));
+        let bystander = bystander.unwrap_or_default();
+        format!("`{program}{}`{deadline}{neighbour}{bystander}", workload.arguments.join(" "))
     };
     let [base, new] = [base, new].map(options);
     if base == new { "the file system".to_owned() } else { format!("{base} against {new}") }

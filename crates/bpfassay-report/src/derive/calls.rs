@@ -48,7 +48,7 @@ pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric, is_of_nodes: b
 
 /// Returns the phases named `name`.
 pub(super) fn phases<'a>(figures: &'a RunFigures, name: &str) -> impl Iterator<Item = &'a WorkloadPhase> {
-    figures.phases.iter().filter(move |phase| phase.name == name)
+    figures.all_phases().filter(move |phase| phase.name == name)
 }
 
 /// Returns the time within calls of a phase that made `calls` calls, or why it is not known.

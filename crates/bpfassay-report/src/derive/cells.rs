@@ -7,6 +7,7 @@ use bpfassay_stats::{Effect, StatsError, drift::Drift, hierarchical::Hierarchy};
 use bpfassay_study::{Cell, Clock, Metric, Plan, WorkloadSpec, expectation, plan::file_system_id};
 
 use super::{
+    bystander,
     context::DeriveContext,
     cost,
     pairs::{Pairs, accuracy_of, by_replicate, metric_of, metrics_of, observations, summary},
@@ -76,6 +77,7 @@ fn derive_cell(
     let accuracy = accuracy.map(|metric| derive_accuracy(workload, metric, &runs, &why_none)).collect();
     let metrics =
         metrics.into_iter().map(|metric| derive_metric(context, cell, metric, &runs, baseline, &why_none)).collect();
+    let bystander = bystander::of_cell(context, cell, &runs, baseline.unwrap_or_default(), &why_none);
     CellResult {
         cell: cell.id.clone(),
         target: cell.target.clone(),
@@ -90,6 +92,7 @@ fn derive_cell(
         run_times: run_times(all),
         event_time: event_time(all),
         metrics,
+        bystander,
         accuracy,
         findings: super::findings::derive(&runs),
         tool_result: super::tool_results::derive(plan, context.provenance, cell, all),

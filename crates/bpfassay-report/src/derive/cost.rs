@@ -15,7 +15,7 @@ use bpfassay_study::Clock;
 use super::{
     calls,
     context::DeriveContext,
-    pairs::{metric_of, observations},
+    pairs::{observations, work_of},
 };
 use bpfassay_results::{Basis, Cost, Figure, RunResult, Work};
 
@@ -148,10 +148,6 @@ pub(super) fn cost(
         })
     };
     estimate().into()
-}
-
-fn work_of<'a>(run: &'a RunResult, metric: &str) -> Option<&'a Figure<Work>> {
-    Some(&metric_of(run, metric)?.work)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use bpfassay_study::{Model, Plan};
 
 use super::{
     packed::{pack, unpack},
-    pairs::metric_of,
+    pairs::work_of,
     priced::{self, FoundMisses, Pricing},
 };
 use bpfassay_results::{
@@ -229,8 +229,13 @@ impl BootCounts {
             let metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
             let costs: Vec<Option<Result<MetricCounts, String>>> =
                 metrics.map(|metric| metric.operation.map(|_| self.counted(run, &metric.name))).collect();
-            let metrics = run.derived.iter_mut().flat_map(|derived| &mut derived.metrics);
-            for (metric, cost) in metrics.zip(costs) {
+            let bystander = run.derived.iter().flat_map(|derived| &derived.bystander);
+            let of_bystander: Vec<_> = bystander.map(|calls| self.counted(run, &calls.name)).collect();
+            let Some(derived) = &mut run.derived else { continue };
+            for (calls, cost) in derived.bystander.iter_mut().zip(of_bystander) {
+                calls.direct_cost = Some(per_call(cost));
+            }
+            for (metric, cost) in derived.metrics.iter_mut().zip(costs) {
                 let Some(cost) = cost else { continue };
                 metric.direct_misses = cost
                     .as_ref()
@@ -238,8 +243,7 @@ impl BootCounts {
                     .and_then(MetricCounts::found)
                     .filter(|_| plan.study.model.is_some())
                     .map(|found| found.direct);
-                metric.direct_cost =
-                    Some(cost.map_or_else(Figure::missing, |counted| Figure::Value(counted.direct_per_call())));
+                metric.direct_cost = Some(per_call(cost));
             }
         }
     }
@@ -324,8 +328,7 @@ impl BootCounts {
             (None, Some(problem)) => return Err(problem.clone()),
             (None, None) => return Err("QEMU loaded no plugin that counts".to_owned()),
         };
-        let metric_of_run = metric_of(run, metric).ok_or_else(|| "the run has no such metric".to_owned())?;
-        let work: &Work = metric_of_run.work.known()?;
+        let work: &Work = work_of(run, metric).ok_or_else(|| "the run has no such metric".to_owned())?.known()?;
         if work.calls == 0 {
             return Err("the workload made no such calls".to_owned());
         }
@@ -358,6 +361,10 @@ impl BootCounts {
         }
         Ok(counted)
     }
+}
+
+fn per_call(counted: Result<MetricCounts, String>) -> Figure<f64> {
+    counted.map_or_else(Figure::missing, |counted| Figure::Value(counted.direct_per_call()))
 }
 
 /// Returns the block and the round of `run`, which are those of its baseline.

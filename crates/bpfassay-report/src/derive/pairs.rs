@@ -50,6 +50,12 @@ pub(crate) fn metric_of<'a>(run: &'a RunResult, name: &str) -> Option<&'a RunMet
     run.derived.as_ref()?.metrics.iter().find(|metric| &*metric.name == name)
 }
 
+/// Returns the calls of the metric `name` of a run, or those of its bystander.
+pub(super) fn work_of<'a>(run: &'a RunResult, name: &str) -> Option<&'a Figure<Work>> {
+    let of_bystander = || run.derived.as_ref()?.bystander.iter().find(|calls| &*calls.name == name);
+    metric_of(run, name).map(|metric| &metric.work).or_else(|| Some(&of_bystander()?.work))
+}
+
 /// Returns the accuracy of a metric of a run.
 pub(crate) fn accuracy_of<'a>(run: &'a RunResult, metric: &str) -> Option<&'a RunAccuracy> {
     run.derived.as_ref()?.accuracy.iter().find(|accuracy| &*accuracy.metric == metric)

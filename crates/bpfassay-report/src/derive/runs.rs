@@ -14,7 +14,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Metric, PhaseReport, Plan};
 
-use super::{boot_coverage, bytes, calls, cost, losses, lost_events, nodes, pairs::run_metric};
+use super::{boot_coverage, bystander, bytes, calls, cost, losses, lost_events, nodes, pairs::run_metric};
 use bpfassay_results::{
     Figure, Outcome, RepetitionAccuracy, RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunRecord,
 };
@@ -55,7 +55,16 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         let moved = kind.bytes(&figures.summary).into_iter().flatten();
         let moved = moved.map(|(operation, bytes)| (operation, bytes.map_or_else(Figure::missing, Figure::Value)));
         let bytes = bytes::reported(figures, moved);
-        return Some(RunDerived { metrics, accuracy: Vec::new(), bytes, coverage, events, losses, nodes: Vec::new() });
+        return Some(RunDerived {
+            metrics,
+            bystander: Vec::new(),
+            accuracy: Vec::new(),
+            bytes,
+            coverage,
+            events,
+            losses,
+            nodes: Vec::new(),
+        });
     }
     let reported = nodes::phases(kind, &figures.summary, &record.nodes).unwrap_or_else(|| Ok(Vec::new()));
     let reported = reported.and_then(|reported| within_the_run(figures, &reported).map(|()| reported));
@@ -86,7 +95,8 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     accuracy.shrink_to_fit();
     bytes.shrink_to_fit();
     let nodes = nodes::derive(&record.nodes);
-    Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses, nodes })
+    let bystander = bystander::of_run(figures, plan.study.guest.cpus);
+    Some(RunDerived { metrics, bystander, accuracy, bytes, coverage, events, losses, nodes })
 }
 
 /// How far the clock that IOR reads can deviate from the monotonic clock, as a share: as far as the

@@ -58,6 +58,7 @@ fn without_readings(figures: &mut RunFigures) {
     };
     emptied(&mut figures.whole);
     figures.samples = Vec::new();
+    figures.bystander = None;
     figures.namespace = Vec::new();
     let MountFacts { path, file_system, options, .. } = &mut figures.mount;
     [path, file_system, options].into_iter().for_each(|text| *text = String::new());

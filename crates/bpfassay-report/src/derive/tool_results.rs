@@ -23,7 +23,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::{Cell, Clock, Plan, Series, WorkloadSpec};
 use bpfassay_tool::{
-    Readings, Report, Source, Stream, ToolCapture, UnderTest,
+    Readings, Report, ReportForm, Source, Stream, ToolCapture, UnderTest,
     finding::{
         self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, NotCompared, Racy,
         Start, Truth, ValueLimits,
@@ -31,14 +31,14 @@ use bpfassay_tool::{
     recorded_output::{CapturedPage, CapturedPiece, Dump},
 };
 
-use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
+use bpfassay_results::{FailureKind, Loaded, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
 use self::cgroups::SumsByCgroup;
 use crate::tool_start::step::started;
 
 /// Whether times in guests of `arch` mean something: they do not under the wall clock in guests
 /// that are emulated.
-pub(super) fn is_timed(plan: &Plan, provenance: &[Provenance], arch: Arch) -> bool {
+pub(crate) fn is_timed(plan: &Plan, provenance: &[Provenance], arch: Arch) -> bool {
     plan.study.clock == Clock::Instructions || !provenance.iter().any(|provenance| provenance.is_emulated(arch))
 }
 
@@ -66,10 +66,10 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             Outcome::Measured(figures) => {
                 let search = || figures.tool.as_ref()?.capabilities.clone();
                 result.capabilities = result.capabilities.or_else(search);
-                if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
-                    result.loaded = Some(tool_object::loaded(seen));
-                }
                 let (findings, beside) = of_run(tool, object.as_deref(), guest, &run.record.run, figures);
+                if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
+                    result.loaded = Some(Loaded { events: beside.events, ..tool_object::loaded(seen) });
+                }
                 let known = not_compared.get_or_insert_with(|| beside.not_compared.clone());
                 known.retain(|one| beside.not_compared.iter().any(|still| still.index == one.index));
                 if let Some(meaning) = figures.probe.probe.counts()
@@ -127,6 +127,8 @@ struct AgainstReference {
     moved: BTreeMap<(String, Option<String>), u64>,
     not_compared: Vec<NotCompared>,
     run: Option<String>,
+    /// Number of events that the tool reported; `None` for a tool that reports sums.
+    events: Option<u64>,
 }
 
 impl AgainstReference {
@@ -231,7 +233,10 @@ fn of_run(
         outweigh(&mut findings, FindingResult { kind: finding::Kind::Unreadable, status });
     }
     let beside = report.map(|report| against_reference(report, readings.as_ref(), truth.as_ref()));
-    (findings, beside.unwrap_or_default())
+    let is_of_events = report.is_some_and(|report| matches!(report.form, ReportForm::Events { .. }));
+    let events =
+        readings.filter(|readings| is_of_events && !readings.cut).map(|readings| readings.reports.len() as u64);
+    (findings, AgainstReference { events, ..beside.unwrap_or_default() })
 }
 
 /// Compares what the tool reported with what happened, as far as both are known.
@@ -246,11 +251,12 @@ fn against_reference(report: &Report, readings: Option<&Readings>, truth: Option
         not_compared,
         moved: moved.map(|(figure, name, bytes)| ((figure, name.map(str::to_owned)), bytes)).collect(),
         run: None,
+        events: None,
     }
 }
 
 /// Whether the tool itself shows when it is ready. The loader of a bare object does.
-fn has_sign(tool: &UnderTest) -> bool {
+pub(crate) fn has_sign(tool: &UnderTest) -> bool {
     matches!(tool.file.source, Source::Object(_)) || tool.file.ready != Ready::Started
 }
 
@@ -287,7 +293,7 @@ const EVICTING: [u32; 2] = [9, 10];
 const MAPS_UNDERSTATED: [(u32, u32); 2] = [(5, 11), (6, 4)];
 
 /// Says that kernels of this series report less than the memory of maps, if they do.
-pub(super) fn maps_understated(series: Option<Series>) -> Option<String> {
+pub(crate) fn maps_understated(series: Option<Series>) -> Option<String> {
     let [first, end] = MAPS_UNDERSTATED;
     let is_understated = series.is_some_and(|series| (first..end).contains(&series.version()));
     is_understated.then(|| "Linux 5.11 to 6.3 report only the keys and values of maps".to_owned())

@@ -57,7 +57,8 @@ pub(super) struct Front {
     pub(super) columns: Vec<Column>,
     /// Describes the rows that are not shown.
     pub(super) left_out: Vec<String>,
-    /// The capabilities that each tool needs, and instructions on the path of each tool.
+    /// The capabilities that each tool needs, instructions on the path of each tool, and the rest of
+    /// each tool's bill.
     pub(super) of_tools: Vec<String>,
     /// Remarks to which cells refer, each with its mark.
     pub(super) remarks: Vec<[String; 2]>,
@@ -91,7 +92,7 @@ impl Front {
             conclusion: format!("{}: {}", line(&results.plan.title()), line(&standing(results).words)),
             left_out: matrix.left_out(place),
             labels: matrix.rows.into_iter().map(|row| row.label).collect(),
-            of_tools: [below::capabilities(results, place), below::direct_costs(results, place)].concat(),
+            of_tools: below::of_tools(results, place),
             remarks: remarks.into_iter().chain(marks).collect(),
             legend: more.into_iter().chain(about_all).collect(),
             warnings: [baselines, below::warnings(results, place)].concat(),

@@ -10,6 +10,7 @@ use super::{
     result_summary::{CellState, not_compared, standing, state_of},
     study,
     table::target_list,
+    tool_bill,
 };
 use crate::labels;
 use bpfassay_results::{Attach, CellResult, Provenance, Results};
@@ -68,6 +69,7 @@ fn of_configuration(results: &Results, cells: &[&CellResult]) -> String {
     parts.extend(accuracy(cells));
     parts.extend(not_compared(cells.iter().copied()));
     parts.extend(overheads(results, cells));
+    parts.extend(tool_bill::in_words(results, cells));
     parts.join("; ")
 }
 
@@ -357,6 +359,9 @@ fn command(workload: &Workload) -> String {
     let mut whole = std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ");
     if let Some(ranks) = ranks {
         whole.push_str(&format!(", {ranks} {}", if ranks == "1" { "rank" } else { "ranks" }));
+    }
+    if let Some(bystander) = &workload.bystander {
+        whole.push_str(&format!("; bystander {}", bystander.options.join(" ")));
     }
     plain::excerpt(&whole, LONGEST_COMMAND)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The content of a report: one list of sections for text, Markdown and HTML.
 
+mod bill;
 mod calls;
 mod capabilities;
 mod cells;
@@ -40,6 +41,7 @@ const SECTIONS: &[fn(&Results) -> Vec<ReportSection>] = &[
     |results| of_tables(nodes::table(results)),
     |results| of_cells(results, direct::table),
     |results| of_cells(results, priced::table),
+    |results| of_tables(bill::tables(results)),
     |results| of_cells(results, calls::table),
     |results| of_cells(results, cost::table),
     |results| of_cells(results, run_times::table),

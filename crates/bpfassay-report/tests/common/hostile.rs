@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_report::derive;
 use bpfassay_results::{
-    CodeCoverage, CoveredBranch, CoveredLine, CoveredLines, Direct, DirectFunction, Figure, JournalContents,
-    JournalEntry, Outcome, ProgramCoverage, Results, Role,
+    BystanderCost, CodeCoverage, CoveredBranch, CoveredLine, CoveredLines, Direct, DirectFunction, Figure,
+    JournalContents, JournalEntry, Outcome, ProgramCoverage, Results, Role,
 };
 use bpfassay_study::{Clock, LeftOut};
 use bpfassay_tool::finding::{Certainty, FindingResult, FindingStatus, Kind};
@@ -92,9 +92,9 @@ pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
 }
 
 fn add_direct_cost(results: &mut Results) {
-    let metric = results.cells.iter_mut().rev().flat_map(|cell| &mut cell.metrics).next().unwrap();
+    let cell = results.cells.iter_mut().rev().find(|cell| !cell.metrics.is_empty()).unwrap();
     let one = |per_call| bpfassay_stats::summarise(&[per_call]).unwrap();
-    metric.direct = Some(Figure::Value(Direct {
+    let direct = Direct {
         per_call: one(100.0),
         elsewhere: one(0.0),
         tool: Some(Figure::Value(one(1.5))),
@@ -107,7 +107,11 @@ fn add_direct_cost(results: &mut Results) {
             per_call: 100.0,
             misses: None,
         }],
-    }));
+    };
+    let metric = cell.metrics.first_mut().unwrap();
+    metric.direct = Some(Figure::Value(direct.clone()));
+    let (name, cost) = ("bystander-read".parse().unwrap(), metric.cost.clone());
+    cell.bystander = vec![BystanderCost { name, direct: Figure::Value(direct), cost }];
 }
 
 fn add_code_coverage(results: &mut Results) {

@@ -262,6 +262,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         tool_statistics: Vec::new(),
         tool: None,
         samples: Vec::new(),
+        bystander: None,
         warm_up: None,
         namespace: Vec::new(),
     }

@@ -13,6 +13,7 @@
 mod common;
 
 mod browser;
+mod bystander;
 mod calls;
 mod ci;
 mod code_coverage;

@@ -67,7 +67,7 @@ impl BootCounting {
     pub(crate) fn measured(&mut self, run: &PlannedRun, figures: &RunFigures) {
         let is_baseline = run.spec.probe.is_baseline() && run.spec.tool.is_none();
         let mut counted = Ok(Vec::new());
-        for phase in &figures.phases {
+        for phase in figures.all_phases() {
             let window = phase.window.and_then(|number| self.waiting.remove(&number));
             let window = match window {
                 None => Err("the plugin counted nothing in this phase".to_owned()),
@@ -101,7 +101,7 @@ impl BootCounting {
         }
         // Drops the windows of repeats that were not reported. Later windows belong to runs to
         // come: the plugin's file can be read before messages of the same time.
-        if let Some(last) = figures.phases.iter().filter_map(|phase| phase.window).max() {
+        if let Some(last) = figures.all_phases().filter_map(|phase| phase.window).max() {
             self.waiting = self.waiting.split_off(&last.saturating_add(1));
         }
     }
@@ -157,6 +157,7 @@ mod tests {
             tool_statistics: Vec::new(),
             tool: None,
             samples: Vec::new(),
+            bystander: None,
             warm_up: None,
         }
     }

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{Clock, bundled_studies as bundled_files, error::list};
 
+mod bystander;
 mod ior_figures;
 mod kept_files;
 
@@ -33,16 +34,17 @@ fn read(table: &WorkloadTable<'_>) -> Result<ReadTable, Reported> {
 
 fn read_spec(table: &WorkloadTable<'_>) -> Result<IorSpec, Reported> {
     let section = table.section;
-    section.only(&["type", "name", "script", "options", "ranks", "engine", "interfaces", "neighbour"]);
+    section.only(&["type", "name", "script", "options", "ranks", "engine", "interfaces", "neighbour", "bystander"]);
     let written = match (section.get("script"), section.get("options")) {
         (Some(script), None) => read_script(&script, table.scripts),
         (None, Some(options)) => plan_of_options(&options).map(|plan| (None, plan)),
         _ => Err(section.error("give either `script` or `options`")),
     };
     let ranks = section.or("ranks", 1, |ranks| ranks.number(1..=1024));
-    let engine = section.or("engine", EngineChoice::Auto, |engine| engine.choice(EngineChoice::NAMES));
+    let mut engine = section.or("engine", EngineChoice::Auto, |engine| engine.choice(EngineChoice::NAMES));
     let interfaces = section.or("interfaces", Vec::new(), |interfaces| interfaces.distinct("interface", Field::name));
     let neighbour = section.or("neighbour", false, Field::boolean);
+    let bystander = section.optional("bystander", |options| bystander::read(options, &mut engine));
     let ((script, plan), ranks) = (written?, ranks?);
     let text = match kept_files::are_shared(&plan.tests, ranks).map_err(|message| section.error(message))? {
         true => script.as_ref().map(|script| in_one_run(script, &plan)).transpose(),
@@ -55,7 +57,17 @@ fn read_spec(table: &WorkloadTable<'_>) -> Result<IorSpec, Reported> {
     for (index, test) in tests.iter().enumerate() {
         fits(test, ranks, table).map_err(|message| section.error(format!("test {index}: {message}")))?;
     }
-    Ok(IorSpec { script, text, files, tests, ranks, engine: engine?, interfaces: interfaces?, neighbour: neighbour? })
+    Ok(IorSpec {
+        script,
+        text,
+        files,
+        tests,
+        ranks,
+        engine: engine?,
+        interfaces: interfaces?,
+        neighbour: neighbour?,
+        bystander: bystander?,
+    })
 }
 
 /// Lists the options in `plan` that say where files are, each once.
@@ -142,6 +154,10 @@ pub struct IorSpec {
     /// time.
     #[serde(default)]
     pub neighbour: bool,
+    /// Options of IOR for a bystander: another process in another cgroup, which reads and writes on
+    /// another file system after the workload. `None` for no bystander.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bystander: Option<Vec<String>>,
 }
 
 /// One IOR test: the part of a script between two `RUN` lines, with all inherited options.
@@ -245,7 +261,8 @@ impl WorkloadBehaviour for IorSpec {
                     _ => vec!["-f".to_owned(), SCRIPT.to_owned()],
                 };
                 let workload = run(engine, (self.ranks, on.nodes), &options);
-                let workload = Workload { neighbour: self.neighbour, script, ..workload };
+                let bystander = self.bystander.as_deref().map(bystander::job);
+                let workload = Workload { neighbour: self.neighbour, bystander, script, ..workload };
                 Case { workload, interface: interfaces.first().copied().filter(|_| interfaces.len() == 1) }
             });
             (id, case)
@@ -357,6 +374,9 @@ pub(crate) fn check_nodes(spec: &IorSpec, nodes: u32) -> Result<(), String> {
     }
     if spec.neighbour {
         return Err("a neighbour is on one guest: leave out `neighbour`".to_owned());
+    }
+    if spec.bystander.is_some() {
+        return Err("a bystander is on one guest: leave out `bystander`".to_owned());
     }
     // The ranks of a real IOR use MPI, and so support all options.
     let embedded = |test: &&IorTest| spec.engine != EngineChoice::External && test.interface.is_embedded();

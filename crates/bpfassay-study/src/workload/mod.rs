@@ -213,6 +213,7 @@ fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
         control: true,
         deadline_ms: None,
         neighbour: false,
+        bystander: None,
         mounts: Vec::new(),
         features: false,
         capabilities: false,

@@ -135,6 +135,40 @@ fn what_a_workload_cannot_be_is_refused() {
 }
 
 #[test]
+fn a_bystander_is_one_test_on_a_tmpfs_by_the_embedded_engine() {
+    let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
+    let with = |lines: &str| parse(&GOOD.replace(line, &format!("{line}\n{lines}")));
+    let options = |study: &Study| ior(study).bystander.as_ref().map(|options| options.join(" "));
+    for written in ["bystander = \"-w -r -t 4k -b 64k\"", "bystander = ['-w', '-r', '-t', '4k', '-b', '64k']"] {
+        let study = with(written).unwrap();
+        assert_eq!(options(&study).as_deref(), Some("-a POSIX -b 64k -t 4k -w -r"), "{written}");
+        assert_eq!(ior(&study).engine, EngineChoice::Embedded);
+        let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        assert!(plan.cells.iter().all(|cell| cell.workload.bystander.as_ref().is_some_and(|job| job.size_mib == 16)));
+    }
+    // Studies without a bystander serialize as before.
+    let without = parse(GOOD).unwrap();
+    assert_eq!((options(&without), ior(&without).engine), (None, EngineChoice::Auto));
+    assert!(!serde_json::to_string(&without).unwrap().contains("bystander"));
+    for (lines, said) in [
+        ("bystander = true", "expected"),
+        ("bystander = \"-w -t\"", "-t"),
+        ("bystander = \"-w -t 4k -b 64k -o /tmp/x\"", "leave out `-o` and `-O`"),
+        ("bystander = \"-w -t 4k -b 64k -O summaryFormat=JSON\"", "leave out `-o` and `-O`"),
+        ("bystander = \"-f x.ior\"", "`-f` names a script"),
+        ("bystander = \"-r -t 4k -b 64k\"", "reads what no test wrote"),
+        ("bystander = \"-a MMAP -w -t 4k -b 64k\"", "use `-a POSIX`"),
+        ("bystander = \"-w -t 1m -b 17m\"", "does not fit into the bystander's tmpfs of 16 MiB"),
+        ("bystander = \"-w -t 4k -b 64k\"\nengine = \"external\"", "a bystander needs the embedded engine"),
+    ] {
+        let message = with(lines).unwrap_err().to_string();
+        assert!(message.contains(said) && message.contains("s.toml:18:13"), "{lines}: {message}");
+    }
+    let of_others = refused(line, "type = \"io-paths\"\nbystander = \"-w\"");
+    assert!(of_others.contains("unknown key `bystander`"), "{of_others}");
+}
+
+#[test]
 fn a_study_is_read_whole() {
     let study = parse(GOOD).unwrap();
     let targets: Vec<String> = study.targets.iter().map(ToString::to_string).collect();

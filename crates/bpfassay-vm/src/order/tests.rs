@@ -65,6 +65,7 @@ fn measured() -> RunOutcome {
         tool_statistics: Vec::new(),
         tool: None,
         samples: Vec::new(),
+        bystander: None,
         warm_up: None,
         namespace: Vec::new(),
     }))

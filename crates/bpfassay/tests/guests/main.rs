@@ -8,6 +8,7 @@ mod common;
 mod action;
 mod bisect;
 mod blocked_readers;
+mod bystander;
 mod cases;
 mod check;
 mod code_coverage;

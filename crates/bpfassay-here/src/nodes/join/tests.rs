@@ -83,6 +83,7 @@ fn figures(cgroup: u64, device: Device, mount: u64, rows: Vec<CounterRow>) -> Ru
         tool_statistics: Vec::new(),
         tool: None,
         samples: Vec::new(),
+        bystander: None,
         warm_up: None,
     }
 }

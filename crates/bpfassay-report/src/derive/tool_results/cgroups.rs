@@ -10,7 +10,7 @@ pub(super) const ROOT: u64 = 1;
 
 pub(super) struct SumsByCgroup {
     /// The id and the path of each cgroup.
-    known: [(u64, String); 3],
+    known: Vec<(u64, String)>,
 }
 
 impl SumsByCgroup {
@@ -19,7 +19,10 @@ impl SumsByCgroup {
     pub(super) fn of(id: &str, seen: &ToolFigures, figures: &RunFigures) -> Self {
         let path = |name: String| format!("{}/{name}", seen.cgroups.trim_end_matches('/'));
         let workload = (figures.cgroup, path(run_name::of(id)));
-        Self { known: [(ROOT, "/".to_owned()), workload, (seen.cgroup, path(run_name::of_tool(id)))] }
+        let tool = (seen.cgroup, path(run_name::of_tool(id)));
+        let bystander =
+            figures.bystander.as_ref().map(|bystander| (bystander.cgroup, path(run_name::of_bystander(id))));
+        Self { known: [(ROOT, "/".to_owned()), workload, tool].into_iter().chain(bystander).collect() }
     }
 
     /// Returns the names of `cgroup`, the id first.

@@ -106,6 +106,7 @@ fn figures(output: Vec<OutputPiece>) -> RunFigures {
         tool_statistics: Vec::new(),
         tool: Some(Box::new(seen)),
         samples: Vec::new(),
+        bystander: None,
         warm_up: None,
         namespace: Vec::new(),
     }

@@ -4,9 +4,9 @@
 use bpfassay_protocol::{
     checked_prototype::Checked,
     loaded_object::{LoadedObject, ObjectLine, UnattachedProgram},
-    tool_job::{MapKeys, Source, ToolFigures},
+    tool_job::{MapKeys, ProcessorTime, Source, ToolFigures},
 };
-use bpfassay_results::{Loaded, MapFill};
+use bpfassay_results::{Loaded, MapFill, ToolProcessor};
 
 /// Parses the loader's lines on standard output; other lines are skipped.
 fn lines(seen: &ToolFigures) -> Vec<ObjectLine> {
@@ -52,9 +52,17 @@ pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
         load_ns: reported.map(|loaded| loaded.load_ns),
         stop_ns: seen.stop_ns,
         map_bytes: seen.maps.iter().map(|map| map.memory_bytes).sum(),
+        resident_bytes: seen.resident_bytes.into_iter().max().filter(|&bytes| bytes > 0),
+        processor: processor(&seen.processor_us),
+        events: None,
         maps: seen.map_keys.iter().filter_map(|keys| fill(seen, keys)).collect(),
         programs,
     }
+}
+
+fn processor(time: &ProcessorTime) -> Option<ToolProcessor> {
+    let (idle_us, working_us) = (time.idle.checked_sub(time.ready)?, time.stopped.checked_sub(time.idle)?);
+    (time.idle_ns > 0).then_some(ToolProcessor { idle_us, idle_ns: time.idle_ns, working_us })
 }
 
 fn fill(seen: &ToolFigures, keys: &MapKeys) -> Option<MapFill> {

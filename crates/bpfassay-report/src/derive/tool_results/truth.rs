@@ -256,7 +256,8 @@ fn shares(
     let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
     let before: BTreeMap<ShareKey<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
     let phases = figures.phases.iter().filter_map(|phase| phase.mount.as_ref());
-    let mounts: Vec<&MountFacts> = figures.namespace.iter().chain(phases).collect();
+    let of_bystander = figures.bystander.iter().map(|bystander| &bystander.mount);
+    let mounts: Vec<&MountFacts> = figures.namespace.iter().chain(phases).chain(of_bystander).collect();
     let is_at = |mount: &MountFacts, row: &CounterRow| (mount.id, mount.device) == (row.mount, row.device);
     // A mount of the workload's own namespace exists nowhere else. Pipes and sockets belong to no
     // namespace.
@@ -270,8 +271,9 @@ fn shares(
         let path = row.path.as_deref().or_else(|| in_namespace(row));
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
         // Reference tracers that do not distinguish threads do not tell who else is in the
-        // workload's cgroup, unless the workload is bundled.
-        let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
+        // workload's cgroup, unless the workload is bundled. The bystander runs the same program.
+        let is_bystander = figures.bystander.as_ref().is_some_and(|bystander| bystander.cgroup == row.cgroup);
+        let is_workload = (row.cgroup == figures.cgroup || is_bystander) && !is_of_agent(row);
         let unrecorded = || if is_workload { of_workload(figures) } else { ProcessNames::default() };
         (totals != Totals::default()).then(|| CallShare {
             cgroup: cgroups.names(row.cgroup),

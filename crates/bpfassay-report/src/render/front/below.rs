@@ -13,6 +13,7 @@ use super::{
         result_summary::{CellState, state_of},
         study,
         table::{CellNames, Remarks},
+        tool_bill,
     },
     FrontPlace,
     cell::{direct, first_failure},
@@ -50,20 +51,47 @@ struct CostRange {
 impl CostRange {
     /// Formats the cost: `write 529 to 3958`.
     fn words(&self) -> String {
-        match (format!("{:.0}", self.low), format!("{:.0}", self.high)) {
+        match (instructions(self.low), instructions(self.high)) {
             (low, high) if low == high => format!("{} {low}", self.metric),
             (low, high) => format!("{} {low} to {high}", self.metric),
         }
     }
 }
 
+/// Formats instructions per call, without decimals unless 0 would stand for fewer than one.
+fn instructions(per_call: f64) -> String {
+    match per_call {
+        0.0 | 0.5.. => format!("{per_call:.0}"),
+        _ => format!("{per_call:.2}"),
+    }
+}
+
+/// Lists what each tool costs apart from its calls, one line each.
+fn bills(results: &Results, place: &FrontPlace) -> Vec<String> {
+    let mut tools: Vec<(&str, Vec<&CellResult>)> = Vec::new();
+    for cell in &results.cells {
+        let Some(tool) = cell.tool.as_deref() else { continue };
+        match tools.iter_mut().find(|(known, _)| *known == tool) {
+            Some((_, cells)) => cells.push(cell),
+            None => tools.push((tool, vec![cell])),
+        }
+    }
+    let line = |(tool, cells): &(&str, Vec<&CellResult>)| {
+        tool_bill::in_words(results, cells).map(|words| format!("{tool}: {words}"))
+    };
+    let lines: Vec<String> = tools.iter().filter_map(line).collect();
+    limited(lines.into_iter(), MOST_TOOLS, "bills of tools", place)
+}
+
 /// Lists instructions on the path of each tool, one line each.
-pub(super) fn direct_costs(results: &Results, place: &FrontPlace) -> Vec<String> {
+fn direct_costs(results: &Results, place: &FrontPlace) -> Vec<String> {
     let mut costs: Vec<CostRange> = Vec::new();
     for cell in &results.cells {
-        for (metric, _) in cell.whole() {
-            let Some((low, high)) = direct(metric) else { continue };
-            let (tool, metric) = (cell.under_test(), metric.name.to_string());
+        let of_metrics = cell.whole().map(|(metric, _)| (metric.name.to_string(), metric.direct.as_ref()));
+        let of_bystander = cell.bystander.iter().map(|cost| ("bystander".to_owned(), Some(&cost.direct)));
+        for (metric, counted) in of_metrics.chain(of_bystander) {
+            let Some((low, high)) = direct(counted) else { continue };
+            let tool = cell.under_test();
             match costs.iter_mut().find(|cost| (&cost.tool, &cost.metric) == (&tool, &metric)) {
                 Some(cost) => (cost.low, cost.high) = (cost.low.min(low), cost.high.max(high)),
                 None => costs.push(CostRange { tool, metric, low, high }),
@@ -79,8 +107,13 @@ pub(super) fn direct_costs(results: &Results, place: &FrontPlace) -> Vec<String>
     limited(of_tools.into_iter().map(line), MOST_TOOLS, "direct costs", place)
 }
 
+/// Lists what is known of each tool besides the matrix.
+pub(super) fn of_tools(results: &Results, place: &FrontPlace) -> Vec<String> {
+    [capabilities(results, place), direct_costs(results, place), bills(results, place)].concat()
+}
+
 /// Lists the capabilities with which each tool starts, one line for all targets with the same.
-pub(super) fn capabilities(results: &Results, place: &FrontPlace) -> Vec<String> {
+fn capabilities(results: &Results, place: &FrontPlace) -> Vec<String> {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for cell in &results.cells {
         let Some(search) = cell.tool_result.as_ref().and_then(|result| result.capabilities.as_ref()) else { continue };

@@ -15,7 +15,7 @@ use super::super::{
     table::Remarks,
 };
 use crate::labels::{self, NONE};
-use bpfassay_results::{Attach, CellMetric, CellResult, FailureKind, Figure, Results, RunFailure};
+use bpfassay_results::{Attach, CellMetric, CellResult, Direct, FailureKind, Figure, Results, RunFailure};
 
 /// The text if nothing was to be measured.
 pub(super) const NOTHING: &str = "-";
@@ -217,8 +217,8 @@ fn found(cell: &CellResult) -> String {
     }
 }
 
-/// Returns the direct cost of `metric` per call, from the smallest to the largest run.
-pub(super) fn direct(metric: &CellMetric) -> Option<(f64, f64)> {
-    let direct = metric.direct.as_ref().and_then(Figure::value)?;
+/// Returns a direct cost per call, from the smallest to the largest run.
+pub(super) fn direct(direct: Option<&Figure<Direct>>) -> Option<(f64, f64)> {
+    let direct = direct.and_then(Figure::value)?;
     Some((direct.per_call.min, direct.per_call.max))
 }

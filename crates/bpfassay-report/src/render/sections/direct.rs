@@ -7,19 +7,23 @@ use crate::{
     labels::{self, NONE},
     render::table::{CellNames, Remarks, TextTable},
 };
-use bpfassay_results::{CellMetric, Direct, Figure, Results, Role, plain};
+use bpfassay_results::{CellResult, Cost, Direct, Figure, Results, Role, plain};
 
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let (mut rows, mut unresolved, mut notes) = (Vec::new(), 0.0_f64, CostNotes::default());
     let (has_tool, is_unknown) = of_tools(results);
+    let mut has_bystander = false;
     for cell in &results.cells {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
-        for (index, (metric, direct)) in counted.enumerate() {
+        let of_metrics = counted.map(|(metric, direct)| (&metric.name, direct, &metric.cost));
+        let of_bystander = cell.bystander.iter().map(|cost| (&cost.name, &cost.direct, &cost.cost));
+        has_bystander |= !cell.bystander.is_empty();
+        for (index, (name, direct, cost)) in of_metrics.chain(of_bystander).enumerate() {
             let mut row = cell_names.row(cell, index == 0);
-            row.push(metric.name.to_string());
-            row.extend(figures((metric, direct), has_tool, &mut remarks, &mut notes));
+            row.push(name.to_string());
+            row.extend(figures((direct, cost), has_tool, &mut remarks, &mut notes));
             unresolved = unresolved.max(direct.value().map_or(0.0, |direct| direct.unresolved));
             rows.push(row);
         }
@@ -35,6 +39,12 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
          show. whole: the difference of the whole guest, which is direct and elsewhere together, with its interval. Instructions, not cycles."
             .to_owned(),
     ];
+    if has_bystander {
+        legend.push(
+            "bystander-write, bystander-read: per call of a process on another file system and in another cgroup, which no tool is meant to trace."
+                .to_owned(),
+        );
+    }
     if has_tool {
         legend.push(
             "tool: of elsewhere, what the tool's processes executed in user space meanwhile: what reads its buffers or its maps. What the kernel does \
@@ -66,7 +76,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
 /// Formats the direct cost, its parts, what was executed elsewhere, also by the tool, and the whole
 /// cost.
 fn figures(
-    (metric, direct): (&CellMetric, &Figure<Direct>),
+    (direct, cost): (&Figure<Direct>, &Figure<Cost>),
     has_tool: bool,
     remarks: &mut Remarks,
     notes: &mut CostNotes,
@@ -86,7 +96,7 @@ fn figures(
         let tool = direct.tool.as_ref().and_then(Figure::value);
         row.push(tool.map_or_else(|| NONE.to_owned(), |tool| format!("{:.1}", tool.mean)));
     }
-    row.push(match &metric.cost {
+    row.push(match cost {
         Figure::Value(cost) => notes.shown(cost),
         Figure::NotMeasured(reason) => remarks.missing(reason),
     });
@@ -95,9 +105,13 @@ fn figures(
 
 /// Returns whether tools' processes executed anything in user space during the phases, and why that
 /// is not known for some.
-fn of_tools(results: &Results) -> (bool, Option<String>) {
-    let metrics = results.cells.iter().flat_map(|cell| &cell.metrics);
-    let found: Vec<_> = metrics.filter_map(|metric| metric.direct.as_ref()?.value()?.tool.as_ref()).collect();
+fn of_tools<'a>(results: &'a Results) -> (bool, Option<String>) {
+    let of_cell = |cell: &'a CellResult| {
+        let of_metrics = cell.metrics.iter().filter_map(|metric| metric.direct.as_ref());
+        of_metrics.chain(cell.bystander.iter().map(|cost| &cost.direct))
+    };
+    let all = results.cells.iter().flat_map(of_cell);
+    let found: Vec<_> = all.filter_map(|direct| direct.value()?.tool.as_ref()).collect();
     let has_any = found.iter().any(|tool| tool.value().is_some_and(|tool| tool.max >= 0.05));
     (has_any, found.iter().find_map(|tool| Some(tool.reason()?.to_string())))
 }

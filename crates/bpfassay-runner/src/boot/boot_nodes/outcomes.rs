@@ -113,6 +113,7 @@ mod tests {
             tool_statistics: Vec::new(),
             tool: None,
             samples: Vec::new(),
+            bystander: None,
             warm_up: None,
         }
     }

@@ -80,6 +80,7 @@ fn metrics_are_those_that_a_case_asks_for() {
             engine: EngineChoice::Auto,
             interfaces: Vec::new(),
             neighbour: false,
+            bystander: None,
         };
         let named = CaseNames { workload: "w", case: "w" };
         spec.metrics(&named, Clock::Wall).iter().map(|metric| metric.operation).collect::<Vec<_>>()
