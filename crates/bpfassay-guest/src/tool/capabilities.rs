@@ -14,7 +14,7 @@ use bpfassay_protocol::{
     tracer_messages::Refusal,
 };
 
-use super::{QUIET, RunningTool, ToolStart};
+use super::{QUIET, RunningTool, ToolStart, traces::Traces};
 use crate::{
     children::Children,
     environment::Environment,
@@ -56,6 +56,7 @@ pub(crate) fn search(
     (environment, name): (&Environment, &str),
     children: &mut Children,
 ) -> Result<CapabilitySearch> {
+    let before = Traces::now()?;
     let mut with_all: Option<Started> = None;
     let mut starts = Starts::new(|set: u64| {
         let capabilities = Capability::ALL.iter().copied().filter(|one| set & one.bit() != 0).collect();
@@ -64,7 +65,12 @@ pub(crate) fn search(
         let patience = with_all.as_ref().map_or(Duration::MAX, |all| all.took.saturating_mul(2) + SPARE);
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).min(tool.patience_ms);
         let tool = Tool { privileges, patience_ms, ..tool.clone() };
-        let started = match start(&tool, (environment, name), children)? {
+        let started = start(&tool, (environment, name), children)?;
+        // bpftrace leaves a probe event behind when it may not attach to the event.
+        if environment.is_guest() {
+            before.remove_new_events()?;
+        }
+        let started = match started {
             Ok(started) => started,
             Err(reason) => return Ok(Attempt::Fails(reason)),
         };

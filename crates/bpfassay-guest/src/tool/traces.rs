@@ -4,7 +4,9 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io, thread,
+    fs,
+    io::{self, Write as _},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -118,6 +120,24 @@ impl Traces {
             }
             thread::sleep(PERIOD);
         }
+    }
+
+    /// Removes the probe events that are not in `self`. They are of a tool that has ended, if
+    /// nothing else makes any: in a guest.
+    ///
+    /// # Errors
+    /// The kernel does not remove an event.
+    pub(super) fn remove_new_events(&self) -> Result<()> {
+        for path in EVENTS {
+            let Ok(text) = fs::read_to_string(path) else { continue };
+            for name in text.lines().map(name_of).filter(|name| !self.events.contains(name)) {
+                // Opening the file without this flag removes all events.
+                let file = fs::OpenOptions::new().append(true).open(path);
+                let removed = file.and_then(|mut file| file.write_all(format!("-:{name}\n").as_bytes()));
+                removed.map_err(Error::file("remove a probe event in", path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the names of the objects that are not in `before`. It opens these, so it is no way

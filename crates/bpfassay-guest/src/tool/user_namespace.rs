@@ -115,13 +115,12 @@ fn prepare(process: i32, context: i32, user: u32) -> Result<bool> {
     let process = pidfd_open(pid, PidfdFlags::empty()).map_err(asked())?;
     let context = pidfd_getfd(process, context, PidfdGetfdFlags::empty()).map_err(asked())?;
     for delegated in DELEGATED {
-        match fsconfig_set_string(&context, delegated, "any") {
-            Ok(()) => {}
-            // The kernel does not know the option.
-            Err(Errno::INVAL) => return Ok(false),
-            Err(error) => return Err(asked()(error)),
-        }
+        fsconfig_set_string(&context, delegated, "any").map_err(asked())?;
     }
-    fsconfig_create(&context).map_err(asked())?;
-    Ok(true)
+    match fsconfig_create(&context) {
+        Ok(()) => Ok(true),
+        // An older kernel ignores unknown options, and mounts no BPF file system in a namespace.
+        Err(Errno::PERM) => Ok(false),
+        Err(error) => Err(asked()(error)),
+    }
 }

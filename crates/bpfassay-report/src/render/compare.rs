@@ -6,6 +6,8 @@ pub(super) mod direct;
 mod in_words;
 mod programs;
 
+pub(super) use self::in_words::sentences;
+
 use std::collections::BTreeSet;
 
 use bpfassay_stats::gate_decision::Change;
@@ -97,7 +99,7 @@ fn table(comparison: &Comparison, whole: bool) -> TextTable {
         format!("new: {new}"),
         format!("new against base, clock {}: {}", comparison.clock, ChangeCounts::of(comparison)),
     ];
-    title.extend(in_words::sentences(comparison));
+    title.extend(sentences(comparison));
     TextTable {
         title,
         rows: rows.into_iter().map(|(_, row)| row).collect(),

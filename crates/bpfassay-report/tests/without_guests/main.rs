@@ -15,6 +15,7 @@ mod common;
 mod browser;
 mod bystander;
 mod calls;
+mod capabilities;
 mod ci;
 mod code_coverage;
 mod commands;

@@ -8,6 +8,7 @@ use bpfassay_tool::needed_capabilities::needs;
 
 use super::{
     super::{
+        compare::sentences,
         kernel_features,
         plain::excerpt,
         result_summary::{CellState, state_of},
@@ -18,13 +19,18 @@ use super::{
     FrontPlace,
     cell::{direct, first_failure},
 };
-use crate::labels;
+use crate::{
+    compare::{Question, compare},
+    labels,
+};
 use bpfassay_results::{CellResult, GateResult, Results};
 
 /// The largest number of tools with a line of direct costs.
 const MOST_TOOLS: usize = 4;
 /// The largest number of lines of each kind of warning.
 const MOST: usize = 5;
+/// The largest number of targets for which two tools are compared in a sentence.
+const MOST_TARGETS: usize = 10;
 /// The longest warning, in characters.
 const LONGEST: usize = 200;
 
@@ -109,7 +115,19 @@ fn direct_costs(results: &Results, place: &FrontPlace) -> Vec<String> {
 
 /// Lists what is known of each tool besides the matrix.
 pub(super) fn of_tools(results: &Results, place: &FrontPlace) -> Vec<String> {
-    [capabilities(results, place), direct_costs(results, place), bills(results, place)].concat()
+    [capabilities(results, place), direct_costs(results, place), bills(results, place), of_two_tools(results, place)]
+        .concat()
+}
+
+/// Says what replacing the first of two tools by the second one changes, in a sentence for each
+/// target.
+fn of_two_tools(results: &Results, place: &FrontPlace) -> Vec<String> {
+    let [old, new] = results.plan.study.tool_files.as_slice() else { return Vec::new() };
+    let tools = vec![(old.file.name.clone(), new.file.name.clone())];
+    // Results without a cell of both cannot be compared.
+    let comparison = compare(results, results, &Question { tools, ..Question::default() });
+    let sentences = comparison.map(|comparison| sentences(&comparison)).unwrap_or_default();
+    limited(sentences.into_iter(), MOST_TARGETS, "targets", place)
 }
 
 /// Lists the capabilities with which each tool starts, one line for all targets with the same.
