@@ -186,11 +186,11 @@ fn figures_of_the_workload_do_not_include_the_bystander() {
 #[test]
 fn the_bill_of_a_tool_has_each_figure_with_its_unit() {
     let results = results(&with_bystander(), Some(0));
-    let text = text(&results, Style { width: Some(400), ..Style::default() });
+    let text = text(&results, Style { width: Some(400) });
     let bill = text.split("bill of mine").nth(1).unwrap();
     let row = bill.lines().find(|line| line.contains("x86_64 6.1")).unwrap();
     for figure in
-        ["write 50.0, read 50.0", "write 0, read 0", "0.03 %", "12.5 µs", "8 KiB", "4.0 MiB", "812.345 ms", "20.100 ms"]
+        ["write 50.0, read 50.0", "write 0, read 0", "0.03 %", "12.5 µs", "8 KiB", "4.0 MiB", "812.3 ms", "20.1 ms"]
     {
         assert!(row.contains(figure), "{figure}: {row}");
     }
@@ -219,7 +219,7 @@ fn a_bill_without_a_bystander_and_without_events_says_so() {
         }
         Outcome::Measured(Box::new(figures))
     });
-    let text = text(&derive(&contents), Style { width: Some(400), ..Style::default() });
+    let text = text(&derive(&contents), Style { width: Some(400) });
     let bill = text.split("bill of mine").nth(1).unwrap();
     for reason in ["the workload has no bystander", "its CPU time was not read", "the tool was killed"] {
         assert!(bill.contains(reason), "{reason}: {bill}");

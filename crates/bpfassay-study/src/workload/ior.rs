@@ -44,7 +44,7 @@ fn read_spec(table: &WorkloadTable<'_>) -> Result<IorSpec, Reported> {
     let mut engine = section.or("engine", EngineChoice::Auto, |engine| engine.choice(EngineChoice::NAMES));
     let interfaces = section.or("interfaces", Vec::new(), |interfaces| interfaces.distinct("interface", Field::name));
     let neighbour = section.or("neighbour", false, Field::boolean);
-    let bystander = section.optional("bystander", |options| bystander::read(&options, &mut engine));
+    let bystander = section.optional("bystander", |options| bystander::read(options, &mut engine));
     let ((script, plan), ranks) = (written?, ranks?);
     let text = match kept_files::are_shared(&plan.tests, ranks).map_err(|message| section.error(message))? {
         true => script.as_ref().map(|script| in_one_run(script, &plan)).transpose(),
