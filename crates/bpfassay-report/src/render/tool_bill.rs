@@ -5,7 +5,7 @@
 use bpfassay_results::{CellResult, Direct, Figure, Loaded, NO_COUNTS, Results};
 use bpfassay_study::Series;
 
-use super::{program_code, study};
+use super::study;
 use crate::{
     derive::tool_results::{has_sign, is_timed, maps_understated},
     labels,
@@ -118,9 +118,9 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// Formats a time in milliseconds: `812.345 ms`.
+/// Formats a time in milliseconds: `812.3 ms`.
 pub(super) fn time(nanoseconds: u64) -> String {
-    format!("{} ms", program_code::milliseconds(nanoseconds / 1000))
+    format!("{:.1} ms", nanoseconds as f64 / 1e6)
 }
 
 /// Formats a time in seconds: `0.81 s`.
@@ -166,6 +166,10 @@ fn range<T: PartialOrd + Copy>(name: &str, figures: impl Iterator<Item = T>, sho
     let (low, high) = ends?;
     Some(match (shown(low), shown(high)) {
         (low, high) if low == high => format!("{name} {low}"),
-        (low, high) => format!("{name} {low} to {high}"),
+        (low, high) => {
+            let (number, unit) = low.rsplit_once(' ').unwrap_or((&low, ""));
+            let low = if high.ends_with(&format!(" {unit}")) { number } else { &low };
+            format!("{name} {low} to {high}")
+        }
     })
 }

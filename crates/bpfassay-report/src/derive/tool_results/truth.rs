@@ -59,7 +59,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     let mut optional = between(start, end, &|row| counts(row) && is_others(row));
     let is_copy = |row: &CounterRow| {
         let is_named = |task: &Task| !seen.agent.is_empty() && task.name == seen.agent;
-        row.cgroup == figures.cgroup && row.task.as_ref().is_some_and(is_named)
+        is_started(figures, row.cgroup) && row.task.as_ref().is_some_and(is_named)
     };
     let copies = between(start, end, &|row| counts(row) && is_copy(row) && !is_others(row));
     // Calls during a report may be counted in it or not.
@@ -233,6 +233,12 @@ fn is_below(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Whether the agent started the processes of `cgroup`: those of the workload or its bystander.
+fn is_started(figures: &RunFigures, cgroup: u64) -> bool {
+    let of_bystander = figures.bystander.as_ref().map(|bystander| bystander.cgroup);
+    cgroup == figures.cgroup || of_bystander == Some(cgroup)
+}
+
 /// Whether the row is the agent's own entry into a cgroup. A process that enters the workload's
 /// cgroup is a copy of the agent, with the agent's name, until it executes its program.
 fn is_of_agent(row: &CounterRow) -> bool {
@@ -272,8 +278,7 @@ fn shares(
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
         // Reference tracers that do not distinguish threads do not tell who else is in the
         // workload's cgroup, unless the workload is bundled. The bystander runs the same program.
-        let is_bystander = figures.bystander.as_ref().is_some_and(|bystander| bystander.cgroup == row.cgroup);
-        let is_workload = (row.cgroup == figures.cgroup || is_bystander) && !is_of_agent(row);
+        let is_workload = is_started(figures, row.cgroup) && !is_of_agent(row);
         let unrecorded = || if is_workload { of_workload(figures) } else { ProcessNames::default() };
         (totals != Totals::default()).then(|| CallShare {
             cgroup: cgroups.names(row.cgroup),

@@ -28,7 +28,11 @@ pub(super) fn tables(results: &Results) -> Vec<TextTable> {
             tools.push(tool);
         }
     }
-    tools.into_iter().filter_map(|tool| table(results, tool)).collect()
+    let mut tables: Vec<TextTable> = tools.into_iter().filter_map(|tool| table(results, tool)).collect();
+    if let Some(last) = tables.last_mut() {
+        last.legend = legend();
+    }
+    tables
 }
 
 fn table(results: &Results, tool: &str) -> Option<TextTable> {
@@ -38,7 +42,7 @@ fn table(results: &Results, tool: &str) -> Option<TextTable> {
     let bills = of_tool.filter_map(|cell| Some((cell, tool_bill::of(results, cell)?)));
     let rows: Vec<_> = bills.map(|(cell, bill)| row(cell_names, cell, bill, &mut remarks)).collect();
     let table = TextTable::new(format!("bill of {tool}"), COLUMNS);
-    (!rows.is_empty()).then(|| TextTable { rows, remarks: remarks.0, legend: legend(), ..table })
+    (!rows.is_empty()).then_some(TextTable { rows, remarks: remarks.0, ..table })
 }
 
 fn legend() -> Vec<String> {
