@@ -293,10 +293,19 @@ const EVICTING: [u32; 2] = [9, 10];
 const MAPS_UNDERSTATED: [(u32, u32); 2] = [(5, 11), (6, 4)];
 
 /// Says that kernels of this series report less than the memory of maps, if they do.
-pub(crate) fn maps_understated(series: Option<Series>) -> Option<String> {
+fn maps_understated(series: Option<Series>) -> Option<String> {
     let [first, end] = MAPS_UNDERSTATED;
     let is_understated = series.is_some_and(|series| (first..end).contains(&series.version()));
     is_understated.then(|| "Linux 5.11 to 6.3 report only the keys and values of maps".to_owned())
+}
+
+/// Returns the memory of all maps of a tool on a kernel of `series`, in bytes.
+///
+/// # Errors
+/// The reason why the kernel's number says less, or is missing.
+pub(crate) fn map_bytes(loaded: &Loaded, series: Option<Series>) -> Result<u64, String> {
+    let bytes = loaded.map_bytes.ok_or("the kernel does not report the memory of each map")?;
+    maps_understated(series).filter(|_| bytes > 0).map_or(Ok(bytes), Err)
 }
 
 fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, figures: &RunFigures, guest: GuestKind) -> KernelFacts {

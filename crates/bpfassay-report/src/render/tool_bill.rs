@@ -7,7 +7,7 @@ use bpfassay_study::Series;
 
 use super::study;
 use crate::{
-    derive::tool_results::{has_sign, is_timed, maps_understated},
+    derive::tool_results::{has_sign, is_timed, map_bytes},
     labels,
 };
 
@@ -52,7 +52,10 @@ pub(super) fn of(results: &Results, cell: &CellResult) -> Option<Bill> {
         idle: timed().and_then(idle).into(),
         per_event_ns: timed().and_then(per_event_ns).into(),
         memory: [
-            loaded().map_err(str::to_owned).and_then(|loaded| map_bytes(cell, loaded)).into(),
+            loaded()
+                .map_err(str::to_owned)
+                .and_then(|loaded| map_bytes(loaded, Series::of(&cell.target.kernel)))
+                .into(),
             loaded().and_then(program_bytes).into(),
             loaded().and_then(|loaded| loaded.resident_bytes.ok_or("the memory of its processes is not known")).into(),
         ],
@@ -96,12 +99,6 @@ fn per_event_ns(loaded: &Loaded) -> Result<f64, &'static str> {
         Some(0) => Err("the tool reported no event"),
         Some(events) => Ok(processor.working_us as f64 * 1000.0 / events as f64),
     }
-}
-
-fn map_bytes(cell: &CellResult, loaded: &Loaded) -> Result<u64, String> {
-    let bytes = loaded.map_bytes.ok_or("the kernel does not report the memory of each map")?;
-    let understated = maps_understated(Series::of(&cell.target.kernel)).filter(|_| bytes > 0);
-    understated.map_or(Ok(bytes), Err)
 }
 
 fn program_bytes(loaded: &Loaded) -> Result<u64, &'static str> {
