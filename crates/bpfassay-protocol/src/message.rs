@@ -305,8 +305,8 @@ impl RunFigures {
 pub struct BystanderFigures {
     /// Id of its cgroup (v2).
     pub cgroup: u64,
-    /// Its tmpfs.
-    pub mount: MountFacts,
+    /// The mounts in its mount namespace, as it sees them. Its tmpfs is the last one.
+    pub namespace: Vec<MountFacts>,
     /// Its timed phases, in order: `bystander-write`, `bystander-read`.
     pub phases: Vec<WorkloadPhase>,
 }

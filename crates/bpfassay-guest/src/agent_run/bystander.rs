@@ -76,14 +76,16 @@ impl RunInFlight<'_, '_> {
         let mut running = workload::start(workload, Part::Alone, paths, cgroup)?;
         running.program = BYSTANDER.to_owned();
         self.children.expect(running.pid);
-        let mounts = mountinfo::of_process(running.pid);
+        let namespace = mountinfo::of_process(running.pid);
         self.until_its_end(Ok(()), &mut running, cgroup)?;
-        let mount = mounts?.into_iter().rfind(|mount| mount.path == paths.data);
-        let mount = mount.ok_or_else(|| Error::Order(format!("{BYSTANDER} has no file system at {}", paths.data)))?;
+        let namespace = namespace?;
+        if namespace.last().is_none_or(|mount| mount.path != paths.data) {
+            return Err(Error::Order(format!("{BYSTANDER} has no file system at {}", paths.data)));
+        }
         let mut phases = mem::take(&mut self.phases).finish().map_err(misspoke)?;
         for phase in &mut phases {
             phase.name.insert_str(0, "bystander-");
         }
-        Ok(BystanderFigures { cgroup: cgroup.id(), mount, phases })
+        Ok(BystanderFigures { cgroup: cgroup.id(), namespace, phases })
     }
 }

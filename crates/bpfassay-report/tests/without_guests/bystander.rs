@@ -55,7 +55,7 @@ fn run_of(run: &PlannedRun) -> RunFigures {
         let operation = if phase.name.ends_with("write") { Operation::Write } else { Operation::Read };
         phase.moved = BTreeMap::from([(operation, Totals { calls: CALLS, bytes: 4096 * CALLS, errors: 0 })]);
     }
-    figures.bystander = Some(Box::new(BystanderFigures { cgroup: 9, mount: MountFacts::default(), phases }));
+    figures.bystander = Some(Box::new(BystanderFigures { cgroup: 9, namespace: vec![MountFacts::default()], phases }));
     figures.tool = run.spec.tool.as_ref().map(|_| {
         let object = |memory_bytes| BpfObject { id: 7, name: "on_read".to_owned(), kind: 26, memory_bytes, code: None };
         Box::new(ToolFigures {

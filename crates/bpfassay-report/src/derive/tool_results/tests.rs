@@ -10,7 +10,7 @@ mod variants;
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,
     checked_prototype::{Checked, Prototypes},
-    message::{Interval, MountFacts, Reading},
+    message::{BystanderFigures, Interval, MountFacts, Reading},
     operation::Totals,
     probe::Probe,
     tool_job::{Reference, Source},

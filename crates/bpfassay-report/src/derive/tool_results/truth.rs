@@ -262,7 +262,7 @@ fn shares(
     let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
     let before: BTreeMap<ShareKey<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
     let phases = figures.phases.iter().filter_map(|phase| phase.mount.as_ref());
-    let of_bystander = figures.bystander.iter().map(|bystander| &bystander.mount);
+    let of_bystander = figures.bystander.iter().flat_map(|bystander| &bystander.namespace);
     let mounts: Vec<&MountFacts> = figures.namespace.iter().chain(phases).chain(of_bystander).collect();
     let is_at = |mount: &MountFacts, row: &CounterRow| (mount.id, mount.device) == (row.mount, row.device);
     // A mount of the workload's own namespace exists nowhere else. Pipes and sockets belong to no

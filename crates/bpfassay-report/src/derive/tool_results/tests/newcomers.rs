@@ -75,3 +75,38 @@ fn figures_that_nothing_is_beside_are_named() {
     let (_, beside) = of_run(&requested, None, true, &run_of(vec![piece(2100, "{\"n\":1}\n", Some(60))], false));
     assert_eq!(beside.not_compared[0].reason, "the ground truth has no bytes-requested");
 }
+
+/// The bystander is another process of that name, in another cgroup and with mounts that only it
+/// has. The reference tracer does not know the mounts.
+#[test]
+fn the_bystander_is_a_newcomer_whose_mounts_are_known() {
+    const BYSTANDER: u64 = 78;
+    const PATH: &str = "/proc";
+    let mount = |path: &str| MountFacts {
+        id: 146,
+        device: Device { major: 0, minor: 46 },
+        path: path.to_owned(),
+        ..MountFacts::default()
+    };
+    let run = |figure: &str, subject: &str, calls: u64, namespace: Vec<MountFacts>| {
+        let tool = tool(&format!("{figure}, only_files = true }}").replace(" }, only", ", only"));
+        let own = "{\"c\":\"77\",\"n\":60}\n";
+        let lines = format!("{own}{{\"c\":\"{subject}\",\"n\":{calls}}}\n");
+        let lines = if figure == BY_CGROUP { &lines } else { lines.trim_start_matches(own) };
+        let mut run = run_of(vec![piece(2100, lines, Some(60))], false);
+        let task = Some(Task::new(4712, 4712, "ior"));
+        let of_bystander = CounterRow { task, ..row(BYSTANDER, 46, None, Operation::Read, 7, 7) };
+        run.whole.after.tracer.as_mut().unwrap().rows.push(of_bystander.clone());
+        let reference = run.tool.as_mut().unwrap().output[0].reference.as_mut().unwrap();
+        reference.before.rows.push(of_bystander.clone());
+        reference.after.rows.push(of_bystander);
+        run.bystander = Some(Box::new(BystanderFigures { cgroup: BYSTANDER, namespace, phases: Vec::new() }));
+        found(&of_run(&tool, None, true, &run).0)
+    };
+    for (figure, subject, calls) in [(BY_CGROUP, "78", 7), (BY_PROCESS, "ior", 67)] {
+        assert_eq!(run(figure, subject, calls, vec![mount(PATH)]), [], "{subject}");
+        assert_eq!(run(figure, subject, calls - 3, vec![mount(PATH)]), [Kind::CountsTooLow], "{subject}");
+    }
+    // What is not known to be a file does not count.
+    assert_eq!(run(BY_PROCESS, "ior", 67, Vec::new()), [Kind::CountsTooHigh]);
+}
