@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(names(&found(&[SysResource], |_| true).0), []);
         let (needs, starts) = found(&[], |set| works(set) && has(set, SysResource) && has(set, Capability::SysPtrace));
         assert_eq!(names(&needs), [Capability::SysPtrace, SysResource, Perfmon, Bpf]);
-        assert!(starts <= 20, "{starts}");
+        assert!(starts <= 24, "{starts}");
     }
 
     #[test]
@@ -322,9 +322,8 @@ mod tests {
         let needs = found(&[], works).0;
         assert_eq!(names(&needs), [Bpf]);
         // It never starts again.
-        let (needs, starts) = found(&[], |set| set == union(Capability::ALL));
-        assert_eq!(names(&needs), Capability::ALL);
-        assert!(starts <= CapabilitySearch::MAX_STARTS, "{starts}");
+        let (needs, _) = found(&[], |set| set == union(Capability::ALL));
+        assert_eq!(needs, Needs::Unknown("64 starts with different capabilities were not enough".to_owned()));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod mounts;
 mod nodes;
 mod paths;
 mod pitfalls;
+mod privileges;
 mod processes;
 mod programs;
 mod qemu;
