@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
+    hint,
     panic::{self, AssertUnwindSafe},
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -90,7 +91,11 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
 fn under_load<T>(action: impl FnOnce() -> T) -> T {
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
-        let busy = || while !ends.load(Ordering::Relaxed) {};
+        let busy = || {
+            while !ends.load(Ordering::Relaxed) {
+                hint::spin_loop()
+            }
+        };
         (0..thread::available_parallelism().unwrap().get()).for_each(|_| drop(scope.spawn(busy)));
         let result = panic::catch_unwind(AssertUnwindSafe(action));
         ends.store(true, Ordering::Relaxed);
