@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Findings that need no comparison with the truth are found in wrong tools, and in no tool of
-//! Debian, on two kernels of two architectures.
+//! Debian, and budgets are exceeded by large tools alone, on two kernels of two architectures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
@@ -57,4 +57,36 @@ fn full_maps_are_found_and_maps_with_room_are_not() {
             assert!(evidence.starts_with("map `counts`: 900 of 900 entries in use after phase `"), "{evidence}");
         }
     }
+}
+
+#[test]
+fn large_tools_exceed_budgets_and_small_ones_keep_them() {
+    if !guests_wanted() {
+        return;
+    }
+    let large = ["nfsdist-libbpf", "capable.bt", "setuids.bt"];
+    let small = ["vfsstat-libbpf", "softirqs-libbpf", "loads.bt"];
+    let directory = tempfile::tempdir().unwrap();
+    let programs = tempfile::tempdir().unwrap();
+    let mut command = bpfassay(directory.path());
+    command.args(["check", "--yes", "--output", "out", "--arch", "x86_64,aarch64", "--kernel", "6.12,7.2"]);
+    command.args([
+        "--gate",
+        "verified_instructions=2000",
+        "--gate",
+        "jited_bytes=20000",
+        "--gate",
+        "map_bytes=100000000",
+    ]);
+    command.args(large.iter().chain(&small));
+    let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", printed(&output));
+    let results = results(&directory.path().join("out"));
+    let gates = results["gates"].as_array().unwrap();
+    for gate in gates {
+        let is_large = large.iter().any(|tool| gate["cell"].as_str().unwrap().ends_with(tool));
+        let verdict = if gate["gate"] == 0 && is_large { "regression" } else { "pass" };
+        assert_eq!(gate["verdict"], verdict, "{gate:#}");
+    }
+    assert_eq!(gates.len(), 3 * 4 * (large.len() + small.len()), "{}", printed(&output));
 }

@@ -3,7 +3,7 @@
 //! those that may not do their work are refused with what they lack, and others start.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use serde_json::Value;
 
@@ -71,6 +71,7 @@ fn tools_that_lack_a_capability_are_refused_with_its_name_and_others_start() {
         ),
         ("bpftrace-of-user", "does-not-start", "bpftrace currently only supports running as the root user"),
         ("in-user-namespace", "does-not-attach", "failed to auto-attach: -13"),
+        ("unprivileged", "does-not-load", "it starts as user 1000 with CAP_BPF, and with nothing less"),
     ];
     let cells = cells(directory.path(), &command, 4);
     assert_refused(&cells, &wrong);
@@ -97,6 +98,22 @@ fn the_smallest_set_of_capabilities_of_a_tool_is_found() {
         assert_eq!(needed, expected, "{} on {}: {search:#}", cell["tool"], cell["target"]);
     }
     assert_eq!(cells.len(), 12);
+}
+
+/// Debian's kernels set kernel.unprivileged_bpf_disabled to 2.
+#[test]
+fn a_setting_of_the_guest_lets_users_load_programs() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    wrong_tools::build("privileges", directory.path());
+    let text = fs::read_to_string(study("lockdown.toml")).unwrap();
+    let setting = "sysctl.kernel.unprivileged_bpf_disabled=0";
+    fs::write(directory.path().join("study.toml"), text.replace("lockdown=confidentiality", setting)).unwrap();
+    let cells = cells(directory.path(), &["run", "./study.toml", "--tool", "unprivileged.toml"], 0);
+    assert_refused(&cells, &[]);
+    assert_eq!(cells.len(), 4);
 }
 
 #[test]
