@@ -17,6 +17,7 @@ mod front;
 mod github;
 mod head;
 mod html;
+mod in_words;
 #[cfg_attr(not(feature = "junit"), path = "render/no_junit.rs")]
 mod junit;
 mod kernel_features;

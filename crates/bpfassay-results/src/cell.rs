@@ -4,7 +4,8 @@
 use std::fmt;
 
 use bpfassay_protocol::{
-    Operation, ProbeConfiguration, finding_name::Finding, job::Better, probe::ByteMeaning, tracer_messages::Refusal,
+    Operation, ProbeConfiguration, finding_name::Finding, job::Better, privileges::CapabilitySearch,
+    probe::ByteMeaning, tracer_messages::Refusal,
 };
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, MetricName, Target};
@@ -122,6 +123,13 @@ impl CellResult {
     #[must_use]
     pub fn loaded(&self) -> Option<&Loaded> {
         self.tool_result.as_ref()?.loaded.as_ref()
+    }
+
+    /// The capabilities with which the tool starts; `None` for other cells, and if they were not
+    /// looked for.
+    #[must_use]
+    pub fn capabilities(&self) -> Option<&CapabilitySearch> {
+        self.tool_result.as_ref()?.capabilities.as_ref()
     }
 
     /// Like [`Self::rows`], without the metrics that are times per call of another metric.

@@ -3,10 +3,7 @@
 //! counted.
 
 pub(super) mod direct;
-mod in_words;
 mod programs;
-
-pub(super) use self::in_words::sentences;
 
 use std::collections::BTreeSet;
 
@@ -16,6 +13,7 @@ use bpfassay_study::Clock;
 use super::{
     Style, finished,
     head::when,
+    in_words::sentences,
     markdown,
     table::{CellNames, Remarks, TextTable},
     text,

@@ -8,7 +8,7 @@ use bpfassay_tool::needed_capabilities::needs;
 
 use super::{
     super::{
-        compare::sentences,
+        in_words::sentences,
         kernel_features,
         plain::excerpt,
         result_summary::{CellState, state_of},
@@ -134,7 +134,7 @@ fn of_two_tools(results: &Results, place: &FrontPlace) -> Vec<String> {
 fn capabilities(results: &Results, place: &FrontPlace) -> Vec<String> {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for cell in &results.cells {
-        let Some(search) = cell.tool_result.as_ref().and_then(|result| result.capabilities.as_ref()) else { continue };
+        let Some(search) = cell.capabilities() else { continue };
         let user = if search.user == 0 { String::new() } else { format!(" as user {}", search.user) };
         let had = if search.had.is_empty() { "" } else { " in addition" };
         let line = format!("{} needs{user}{had}: {}", cell.under_test(), needs(search));

@@ -13,7 +13,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
     for cell in &results.cells {
-        let Some(search) = cell.tool_result.as_ref().and_then(|result| result.capabilities.as_ref()) else { continue };
+        let Some(search) = cell.capabilities() else { continue };
         let without = |one: &NeededCapability| format!("{} {}", one.capability, remarks.mark(one.without.clone()));
         let without: Vec<String> = match &search.needs {
             Needs::Capabilities(needed) => needed.iter().map(without).collect(),

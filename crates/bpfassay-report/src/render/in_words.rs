@@ -11,7 +11,7 @@ const NAMED: usize = 2;
 const SHARE: f64 = 0.1;
 
 /// Returns a sentence for each cell of two tools.
-pub(in crate::render) fn sentences(comparison: &Comparison) -> Vec<String> {
+pub(super) fn sentences(comparison: &Comparison) -> Vec<String> {
     comparison.cells.iter().filter_map(sentence).collect()
 }
 
