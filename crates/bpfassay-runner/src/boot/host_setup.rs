@@ -290,9 +290,10 @@ fn seed(study: &Study, block: &Block) -> u64 {
 
 /// Returns the period of the timers that make CPUs take short turns, in nanoseconds: 16 to 24 µs. It
 /// depends on the seed in steps that are no multiple of another, so that each seed interrupts other
-/// instructions.
+/// instructions. By the wall clock, CPUs take no turns.
 fn turn_ns(study: &Study, block: &Block) -> Option<u64> {
-    study.guest.short_turns.then(|| 16_000 + seed(study, block).wrapping_mul(1_787) % 8_009)
+    let takes_turns = study.guest.short_turns && study.clock == bpfassay_study::Clock::Instructions;
+    takes_turns.then(|| 16_000 + seed(study, block).wrapping_mul(1_787) % 8_009)
 }
 
 /// Returns the specification of `run` for the guest. If addresses vary, it also has the order in

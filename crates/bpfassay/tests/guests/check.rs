@@ -94,3 +94,60 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
     // Nothing is compared with the truth, so nothing runs in parallel with the tools.
     assert_eq!(results["runs"].as_array().unwrap().len(), 4, "{text}");
 }
+
+/// Counts reads in the map of a process, which the loader of a tool would make.
+const MAP_OF_MAPS: &str = r#"
+typedef unsigned int u32;
+typedef unsigned long long u64;
+#define SEC(name) __attribute__((section(name), used))
+#define __uint(name, value) int (*name)[value]
+#define __type(name, value) typeof(value) *name
+static void *(*const lookup)(void *, const void *) = (void *)1;
+struct {
+	__uint(type, 13); /* BPF_MAP_TYPE_HASH_OF_MAPS */
+	__uint(max_entries, 8);
+	__type(key, u32);
+	__uint(value_size, 4);
+} by_process SEC(".maps");
+SEC("fexit/vfs_read") int on_read(u64 *ctx)
+{
+	u32 key = 0;
+	void *counts = lookup(&by_process, &key);
+	u64 *count = counts ? lookup(counts, &key) : 0;
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	return 0;
+}
+char LICENSE[] SEC("license") = "GPL";
+"#;
+
+#[test]
+fn a_map_of_maps_is_made_as_the_tool_file_says() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("maps.bpf.c");
+    fs::write(&source, MAP_OF_MAPS).unwrap();
+    wrong_tools::compile(&wrong_tools::clang(), &source, &[], &directory.path().join("maps.bpf.o"));
+    let inner = "{ kind = \"array\", key_size = 4, value_size = 8, max_entries = 1 }";
+    for (name, maps) in [
+        ("with-inner", format!(", maps = [{{ name = \"by_process\", inner = {inner} }}]")),
+        ("without-inner", String::new()),
+    ] {
+        let file = format!(
+            "schema = 1\n[tool]\nname = \"{name}\"\ndescription = \"reads\"\n[source]\nobject = {{ path = \"maps.bpf.o\"{maps} }}\n"
+        );
+        fs::write(directory.path().join(format!("{name}.toml")), file).unwrap();
+    }
+    let programs = tempfile::tempdir().unwrap();
+    let mut command = bpfassay(directory.path());
+    command.args(["check", "--yes", "with-inner.toml", "without-inner.toml", "--arch", "x86_64", "--kernel", "6.12"]);
+    let output = command.args(["--output", "out"]).env("PATH", without_plugins(programs.path())).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
+    let results = results(&directory.path().join("out"));
+    for cell in results["cells"].as_array().unwrap() {
+        let expected = if cell["tool"] == "with-inner" { "attached" } else { "refused" };
+        assert_eq!(cell["attach"]["outcome"], expected, "{cell:#}");
+    }
+}

@@ -87,6 +87,25 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
     assert_eq!([first.len(), second.len(), third.len()], [6; 3]);
 }
 
+/// A thread of the host for each CPU is the second witness.
+#[test]
+fn counts_that_race_are_lost_by_the_wall_clock_too() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    wrong_tools::build("races", directory.path());
+    let command = ["run", "races", "--clock", "wall", "--arch", "x86_64", "--replicates", "1"];
+    let cells = cells(directory.path(), "out", &command, &["--tool=update.toml", "--tool=atomic.toml"]);
+    for cell in &cells {
+        let racy = finding(cell, "racy-update");
+        let expected = if cell["tool"] == "update" { ("found", "proven") } else { ("clear", "") };
+        let found = (racy["status"].as_str().unwrap(), racy["certainty"].as_str().unwrap_or_default());
+        assert_eq!(found, expected, "{racy:#}");
+    }
+    assert_eq!(cells.len(), 2);
+}
+
 /// Calls `action` while other threads keep all CPUs busy.
 fn under_load<T>(action: impl FnOnce() -> T) -> T {
     let ends = AtomicBool::new(false);
