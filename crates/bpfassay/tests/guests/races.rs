@@ -65,7 +65,7 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
     }
     let directory = tempfile::tempdir().unwrap();
     wrong_tools::build("races", directory.path());
-    let tools = ["--tool=plus-equals.toml", "--tool=at-plus-one.toml", "--tool=atomic.toml"];
+    let tools = ["--tool=plus-equals.toml", "--tool=update.toml", "--tool=atomic.toml"];
     let command = ["run", "races", "--arch", "x86_64,aarch64", "--replicates", "1"];
     let run = |output| cells(directory.path(), output, &command, &tools);
     let (first, second) = (run("first"), run("second"));
@@ -76,7 +76,7 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
         let expected = if RACY.contains(&tool) { "found" } else { "clear" };
         assert_eq!(racy["status"], expected, "{tool} on {arch}: {racy:#}");
         // On x86_64, a few instructions between load and store lose nothing with some seeds.
-        if tool == "at-plus-one" || (tool, arch) == ("plus-equals", "aarch64") {
+        if tool == "update" || (tool, arch) == ("plus-equals", "aarch64") {
             assert_eq!(racy["certainty"], "proven", "{tool} on {arch}: {racy:#}");
         }
         assert_eq!(low["status"], "clear", "{tool} on {arch}: {low:#}");
