@@ -87,11 +87,9 @@ fn has_no_size(map: &OpenMap<'_>) -> bool {
 }
 
 fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded, logged: Logged) -> Result<Bare, Failure> {
-    let mut open = opened(elf, programs, contents).map_err(|text| Failure {
-        step: Step::Open,
-        program: None,
-        error: io::Error::other(text),
-    })?;
+    let not_opened = |text| Failure { step: Step::Open, program: None, error: io::Error::other(text) };
+    let mut open = opened(elf, programs, contents).map_err(not_opened)?;
+    let templates = set_sizes(&mut open, &contents.maps).map_err(not_opened)?;
     let unloaded = |error: io::Error| Failure { step: Step::Load, program: None, error };
     make_private(&mut open).map_err(unloaded)?;
     let mut logs = Vec::new();
@@ -102,6 +100,7 @@ fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded, logged: 
     let begun = Instant::now();
     let object = sys::load(open).map_err(unloaded)?;
     let load_ns = nanoseconds(begun.elapsed());
+    drop(templates);
     let verified = verified(&object, &logs).map_err(unloaded)?;
     set_entries(&object, contents).map_err(|text| unloaded(io::Error::other(text)))?;
     libbpf_log::forget();
@@ -138,7 +137,6 @@ fn opened(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<OpenObj
         }
     }
     set_constants(&mut open, contents)?;
-    set_sizes(&mut open, &contents.maps)?;
     Ok(open)
 }
 
@@ -205,7 +203,11 @@ fn set_constants(open: &mut OpenObject, contents: &Encoded) -> Result<(), String
     Ok(())
 }
 
-fn set_sizes(open: &mut OpenObject, sizes: &[MapSize]) -> Result<(), String> {
+/// Sets sizes of maps, and what the maps in maps of maps are like. Returns the maps that are
+/// examples of these: libbpf uses their descriptors when it loads the object, and does not close
+/// them.
+fn set_sizes(open: &mut OpenObject, sizes: &[MapSize]) -> Result<Vec<OwnedFd>, String> {
+    let mut templates = Vec::new();
     for MapSize { name, max_entries, inner } in sizes {
         let names: Vec<String> = open.maps().map(|map| map.name().to_string_lossy().into_owned()).collect();
         let mut maps = open.maps_mut();
@@ -221,9 +223,10 @@ fn set_sizes(open: &mut OpenObject, sizes: &[MapSize]) -> Result<(), String> {
                 MapSpec { kind: kind.number(), key: key_size, entries: max_entries, ..MapSpec::array(value_size) };
             let like = like.create().map_err(|error| failed(&error))?;
             map.set_inner_map_fd(like.as_fd()).map_err(|error| failed(&error))?;
+            templates.push(like);
         }
     }
-    Ok(())
+    Ok(templates)
 }
 
 fn set_entries(object: &Object, contents: &Encoded) -> Result<(), String> {
@@ -322,8 +325,8 @@ mod tests {
     fn sizes_of_maps_are_set_before_the_object_is_loaded() {
         let sized = |name: &str| {
             let size = MapSize { name: name.to_owned(), max_entries: Some(7), inner: None };
-            let contents = Encoded { maps: vec![size], ..Encoded::default() };
-            opened(named(BUNDLED, "ceems-layout").unwrap(), &[], &contents)
+            let mut open = layout();
+            set_sizes(&mut open, &[size]).map(|_| open)
         };
         let open = sized("counts").unwrap();
         assert_eq!(open.maps().find(|map| map.name() == "counts").unwrap().max_entries(), 7);
