@@ -3,13 +3,7 @@
 //! counts that they lose on several CPUs are lost again with the same seed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    hint,
-    panic::{self, AssertUnwindSafe},
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -65,26 +59,20 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
     }
     let directory = tempfile::tempdir().unwrap();
     wrong_tools::build("races", directory.path());
-    let tools = ["--tool=plus-equals.toml", "--tool=update.toml", "--tool=atomic.toml"];
-    let command = ["run", "races", "--arch", "x86_64,aarch64", "--replicates", "1"];
+    let tools = ["--tool=plus-equals.toml", "--tool=at-plus-one.toml", "--tool=atomic.toml"];
+    let command = ["run", "races", "--arch", "aarch64", "--replicates", "1"];
     let run = |output| cells(directory.path(), output, &command, &tools);
     let (first, second) = (run("first"), run("second"));
-    let third = under_load(|| run("third"));
-    for (cell, others) in first.iter().zip(second.iter().zip(&third)) {
-        let (tool, arch) = (cell["tool"].as_str().unwrap(), cell["target"]["arch"].as_str().unwrap());
+    for (cell, again) in first.iter().zip(&second) {
+        let tool = cell["tool"].as_str().unwrap();
         let (racy, low) = (finding(cell, "racy-update"), finding(cell, "counts-too-low"));
-        let expected = if RACY.contains(&tool) { "found" } else { "clear" };
-        assert_eq!(racy["status"], expected, "{tool} on {arch}: {racy:#}");
-        // On x86_64, a few instructions between load and store lose nothing with some seeds.
-        if tool == "update" || (tool, arch) == ("plus-equals", "aarch64") {
-            assert_eq!(racy["certainty"], "proven", "{tool} on {arch}: {racy:#}");
-        }
-        assert_eq!(low["status"], "clear", "{tool} on {arch}: {low:#}");
-        for other in [others.0, others.1] {
-            assert_eq!(cell["tool_result"]["figures"], other["tool_result"]["figures"], "{tool} on {arch}");
-        }
+        let expected = if RACY.contains(&tool) { ("found", "proven") } else { ("clear", "") };
+        assert_eq!(racy["status"], expected.0, "{tool}: {racy:#}");
+        assert_eq!(racy["certainty"].as_str().unwrap_or_default(), expected.1, "{tool}: {racy:#}");
+        assert_eq!(low["status"], "clear", "{tool}: {low:#}");
+        assert_eq!(cell["tool_result"]["figures"], again["tool_result"]["figures"], "{tool}");
     }
-    assert_eq!([first.len(), second.len(), third.len()], [6; 3]);
+    assert_eq!((first.len(), second.len()), (3, 3));
 }
 
 /// A thread of the host for each CPU is the second witness.
@@ -104,20 +92,4 @@ fn counts_that_race_are_lost_by_the_wall_clock_too() {
         assert_eq!(found, expected, "{racy:#}");
     }
     assert_eq!(cells.len(), 2);
-}
-
-/// Calls `action` while other threads keep all CPUs busy.
-fn under_load<T>(action: impl FnOnce() -> T) -> T {
-    let ends = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let busy = || {
-            while !ends.load(Ordering::Relaxed) {
-                hint::spin_loop()
-            }
-        };
-        (0..thread::available_parallelism().unwrap().get()).for_each(|_| drop(scope.spawn(busy)));
-        let result = panic::catch_unwind(AssertUnwindSafe(action));
-        ends.store(true, Ordering::Relaxed);
-        result.unwrap_or_else(|cause| panic::resume_unwind(cause))
-    })
 }
