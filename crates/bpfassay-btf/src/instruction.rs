@@ -37,7 +37,7 @@ pub(crate) fn decode(code: &[u8]) -> Option<Vec<Instruction>> {
     is_whole.then(|| code.as_chunks().0.iter().copied().map(Instruction::of).collect())
 }
 
-/// The place at which a program continues after an instruction, in slots after the next instruction.
+/// The place at which a program continues, in slots after the next instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Following {
     /// The program or function ends.

@@ -69,7 +69,7 @@ const TAIL_CALL: i32 = 12;
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
 
-/// Returns the racy updates in `instructions`, all slots of a program, in the order of instructions.
+/// Returns the racy updates in `instructions`, all slots of a program, in the order of slots.
 ///
 /// # Errors
 /// A sentence that says why there is no answer.

@@ -304,8 +304,8 @@ pub struct Workload {
     /// Whether the baseline's run lists the kernel's features.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub features: bool,
-    /// Whether the agent looks for the capabilities with which the tool of the run starts, after the
-    /// run.
+    /// Whether the agent looks for the capabilities with which the tool of the run starts, before
+    /// the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub capabilities: bool,
     /// The program that does IOR's work, if any. The guest only copies it into the figures.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool under test is allowed to do: its user and its capabilities (capabilities(7)).
+//! The user and the capabilities of a tool under test (capabilities(7)).
 
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +145,7 @@ impl Privileges {
 
 /// The capabilities with which a tool starts, found by starting it with different sets.
 ///
-/// With a set, the tool *starts* if it becomes ready with the programs and links that it has with
+/// The tool *starts* with a set if it becomes ready with the programs and links that it has with
 /// all capabilities.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -170,7 +170,7 @@ impl CapabilitySearch {
     pub const MAX_STARTS: u32 = 64;
 }
 
-/// What a search for capabilities found.
+/// The outcome of a search for capabilities.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -189,7 +189,7 @@ pub enum Needs {
 pub struct NeededCapability {
     /// The capability.
     pub capability: Capability,
-    /// What happened without it, as a predicate ("ended with exit status 1 before it was ready"):
+    /// The outcome without it, as a predicate ("ended with exit status 1 before it was ready"):
     /// with all other capabilities or, if the tool starts with these, with the other needed ones.
     pub without: String,
 }

@@ -142,7 +142,7 @@ pub struct Refusal {
     /// same boot, the tool was not started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// For a tool under test without all capabilities, those with which the tool starts.
+    /// The capabilities with which a tool under test starts; `None` if they were not looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Box<CapabilitySearch>>,
 }

@@ -64,7 +64,7 @@ pub struct CellResult {
     pub code_coverage: Option<Figure<CodeCoverage>>,
 }
 
-/// What a tool costs the calls of a bystander, a process that the tool is not meant to trace.
+/// The cost of a tool for the calls of a bystander, a process that the tool is not meant to trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BystanderCost {

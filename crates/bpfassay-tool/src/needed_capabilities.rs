@@ -14,11 +14,24 @@ pub fn needs(search: &CapabilitySearch) -> String {
     }
 }
 
+/// Says what a tool needs: `needs as user 1000 in addition: CAP_BPF`.
+#[must_use]
+pub fn needs_in_words(search: &CapabilitySearch) -> String {
+    format!("needs{}{}: {}", as_user(search), in_addition(search), needs(search))
+}
+
+fn as_user(search: &CapabilitySearch) -> String {
+    if search.user == 0 { String::new() } else { format!(" as user {}", search.user) }
+}
+
+const fn in_addition(search: &CapabilitySearch) -> &'static str {
+    if search.had.is_empty() { "" } else { " in addition" }
+}
+
 /// Says with which capabilities a refused tool starts.
 #[must_use]
 pub fn starts_with(search: &CapabilitySearch) -> String {
-    let user = if search.user == 0 { String::new() } else { format!(" as user {}", search.user) };
-    let in_addition = if search.had.is_empty() { "" } else { " in addition" };
+    let (user, in_addition) = (as_user(search), in_addition(search));
     match &search.needs {
         Needs::Capabilities(needed) if needed.is_empty() => {
             format!("it started{user} in another attempt, with the same capabilities")

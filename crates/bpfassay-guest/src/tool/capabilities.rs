@@ -37,7 +37,7 @@ const BROAD: [Capability; 6] = [
 /// Longest description of what happened without a capability, in bytes.
 const MAX_MESSAGE: usize = 400;
 
-/// What a start with a set of capabilities led to.
+/// The outcome of a start with a set of capabilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Attempt {
     Starts,
@@ -88,7 +88,7 @@ pub(crate) fn search(
     Ok(CapabilitySearch { user: tool.privileges.user, had: had.to_vec(), needs, starts: starts.count })
 }
 
-/// In addition to twice the time of a start with all capabilities, how long a start can take.
+/// How long a start can take beyond twice the time of a start with all capabilities.
 const SPARE: Duration = Duration::from_secs(5);
 
 /// A tool that became ready.
@@ -223,7 +223,7 @@ impl<F: FnMut(u64) -> Result<Attempt>> Starts<F> {
                 Some(dropped) => needed.retain(|one| *one != dropped),
                 None => {
                     without.sort_by_key(|one| one.capability);
-                    // What happens with everything else says more.
+                    // The reason with all other capabilities says more.
                     for one in &mut without {
                         if let Attempt::Fails(reason) = self.with(had | union(candidates) & !one.capability.bit())? {
                             one.without = reason;

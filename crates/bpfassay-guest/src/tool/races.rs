@@ -90,8 +90,8 @@ fn called(programs: &[OpenedProgram]) -> BTreeSet<i32> {
     calls.map(|one| one.immediate).collect()
 }
 
-/// The functions that calls with these immediate values call; `None` if the kernel does not show the
-/// name. The core of the kernel keeps the addresses of its functions.
+/// The functions that calls with these immediate values call; `None` if the kernel does not show
+/// the name. The core of the kernel keeps the addresses of its functions.
 static KNOWN: Mutex<BTreeMap<i32, Option<String>>> = Mutex::new(BTreeMap::new());
 
 /// Returns the names of the functions that calls with these immediate values call, as far as the

@@ -26,7 +26,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What a BPF file system can delegate.
+/// The options with which a BPF file system delegates.
 const DELEGATED: [&str; 4] = ["delegate_cmds", "delegate_maps", "delegate_progs", "delegate_attachs"];
 
 /// Answers to a process in its namespace: whether its BPF file system is ready to be mounted.

@@ -8,7 +8,7 @@ use bpfassay_study::{Budget, BudgetFigure, GROWTH_FLOOR, Series, by_version};
 
 use super::{
     context::DeriveContext,
-    tool_results::{is_timed, map_bytes},
+    tool_results::{NOT_TIMED, is_timed, map_bytes},
 };
 use bpfassay_results::{CellResult, Loaded};
 
@@ -38,9 +38,7 @@ pub(super) fn decide(
     };
     let is_time = matches!(figure, BudgetFigure::LoadMs | BudgetFigure::AttachMs | BudgetFigure::DetachMs);
     let found = match figure {
-        _ if is_time && !is_timed(context.plan, context.provenance, cell.target.arch) => {
-            Err("a guest that is emulated has no time under the wall clock".to_owned())
-        }
+        _ if is_time && !is_timed(context.plan, context.provenance, cell.target.arch) => Err(NOT_TIMED.to_owned()),
         BudgetFigure::LoadMs => {
             loaded.load_ns.map(milliseconds).ok_or_else(|| "the tool's loader does not report it".to_owned())
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bystander: what a tool costs a process that it is not meant to trace.
+//! The bystander: the cost of a tool for a process that the tool is not meant to trace.
 
 use bpfassay_protocol::{Operation, message::RunFigures};
 use bpfassay_results::{BystanderCalls, BystanderCost, Figure, NO_COUNTS, RunResult};

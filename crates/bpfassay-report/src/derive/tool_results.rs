@@ -36,6 +36,9 @@ use bpfassay_results::{FailureKind, Loaded, Outcome, Provenance, RunFailure, Run
 use self::cgroups::SumsByCgroup;
 use crate::tool_start::step::started;
 
+/// The reason if times mean nothing ([`is_timed`]).
+pub(crate) const NOT_TIMED: &str = "a guest that is emulated has no time under the wall clock";
+
 /// Whether times in guests of `arch` mean something: they do not under the wall clock in guests
 /// that are emulated.
 pub(crate) fn is_timed(plan: &Plan, provenance: &[Provenance], arch: Arch) -> bool {

@@ -57,8 +57,8 @@ pub(super) struct Front {
     pub(super) columns: Vec<Column>,
     /// Describes the rows that are not shown.
     pub(super) left_out: Vec<String>,
-    /// The capabilities that each tool needs, instructions on the path of each tool, and the rest of
-    /// each tool's bill.
+    /// The capabilities that each tool needs, instructions on the path of each tool, the rest of each
+    /// tool's bill, and sentences that compare two tools.
     pub(super) of_tools: Vec<String>,
     /// Remarks to which cells refer, each with its mark.
     pub(super) remarks: Vec<[String; 2]>,

@@ -7,11 +7,10 @@ use bpfassay_study::Series;
 
 use super::study;
 use crate::{
-    derive::tool_results::{has_sign, is_timed, map_bytes},
+    derive::tool_results::{NOT_TIMED, has_sign, is_timed, map_bytes},
     labels,
 };
 
-const NOT_TIMED: &str = "a guest that is emulated has no time under the wall clock";
 const NOT_READY: &str = "the tool was not ready in any run";
 
 /// The bill of a tool in a cell.
@@ -66,6 +65,19 @@ pub(super) fn of(results: &Results, cell: &CellResult) -> Option<Bill> {
             timed().and_then(|loaded| loaded.stop_ns.ok_or("the tool was killed")).into(),
         ],
     })
+}
+
+/// Returns the tools in the order of the study, each with its cells.
+pub(super) fn cells_by_tool(results: &Results) -> Vec<(&str, Vec<&CellResult>)> {
+    let mut tools: Vec<(&str, Vec<&CellResult>)> = Vec::new();
+    for cell in &results.cells {
+        let Some(tool) = cell.tool.as_deref() else { continue };
+        match tools.iter_mut().find(|(known, _)| *known == tool) {
+            Some((_, cells)) => cells.push(cell),
+            None => tools.push((tool, vec![cell])),
+        }
+    }
+    tools
 }
 
 /// Returns the name of a bystander's calls without what all have in common: `write`.

@@ -15,7 +15,7 @@ struct task_struct { struct css_set *cgroups; };
 
 #define FOLLOW(to, from, field) bpf_probe_read_kernel(&to, sizeof(to), &(from)->field)
 
-// The name of a workload's cgroup is `run-` and the run, that of a bystander ends with `-bystander`.
+// The name of a workload's cgroup is `run-` and the run. That of a bystander ends in `-bystander`.
 INLINE int is_of_workload(void)
 {
 	const struct task_struct *task = (const void *)bpf_get_current_task();

@@ -123,6 +123,24 @@ pub(crate) fn faults(cell: &Value) -> Vec<&Value> {
     findings.filter(|finding| finding["status"] == "found").collect()
 }
 
+/// Returns the finding `kind` about the tool in `cell`, whether it is found or not.
+pub(crate) fn finding<'a>(cell: &'a Value, kind: &str) -> &'a Value {
+    let findings = cell["tool_result"]["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["kind"] == kind).unwrap()
+}
+
+/// Measures tools: runs the command without the plugin in `directory`, into `output`. It must exit
+/// with `code`. Returns the cells with tools.
+pub(crate) fn tool_cells(directory: &Path, output: &str, arguments: &[&str], code: i32) -> Vec<Value> {
+    let programs = tempfile::tempdir().unwrap();
+    let mut command = bpfassay(directory);
+    command.args(arguments).args(["--yes", "--output", output]).env("PATH", without_plugins(programs.path()));
+    let done = command.output().unwrap();
+    assert_eq!(done.status.code(), Some(code), "{}", printed(&done));
+    let results = results(&directory.join(output));
+    results["cells"].as_array().unwrap().iter().filter(|cell| cell["tool"].is_string()).cloned().collect()
+}
+
 /// Runs a study of vm-tests/ into `out` and returns its results.
 pub(crate) fn run(name: &str, code: i32) -> (tempfile::TempDir, Value) {
     run_with(name, &[], code)

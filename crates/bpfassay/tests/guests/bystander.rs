@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tools cost a process that they are not meant to trace, in real guests: nothing if they
-//! attach elsewhere, the way to their filter if they attach everywhere.
+//! Tools cost a process that they are not meant to trace nothing if they attach elsewhere, and the
+//! way to their filter if they attach everywhere.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use serde_json::Value;

@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+use crate::common::{
+    bpfassay, finding, guests_wanted, printed, results, study, tool_cells, without_plugins, wrong_tools,
+};
 
 /// Runs the tools of the directory `of`, which are `wrong`, and `right` ones, and asserts that the
 /// finding `kind` is found in the wrong tools and clear in the right ones. Returns the findings
@@ -13,24 +15,20 @@ use crate::common::{bpfassay, guests_wanted, printed, results, study, without_pl
 fn found_in_wrong_tools(kind: &str, of: &str, wrong: &[&str], right: &[&str]) -> Vec<(String, Value)> {
     let directory = tempfile::tempdir().unwrap();
     wrong_tools::build(of, directory.path());
-    let programs = tempfile::tempdir().unwrap();
-    let mut command = bpfassay(directory.path());
-    command.args(["run", "--yes", "--output", "out", "--arch", "x86_64,aarch64", "--kernel", "6.1,7.2"]);
-    command.args(wrong.iter().map(|name| format!("--tool={name}.toml")));
-    command.args(right.iter().map(|name| format!("--tool={name}"))).arg(study("every-tool.toml"));
-    let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
-    let results = results(&directory.path().join("out"));
+    let wrong_ones = wrong.iter().map(|name| format!("--tool={name}.toml"));
+    let tools: Vec<String> = wrong_ones.chain(right.iter().map(|name| format!("--tool={name}"))).collect();
+    let study = study("every-tool.toml").display().to_string();
+    let command = ["run", &study, "--arch", "x86_64,aarch64", "--kernel", "6.1,7.2"].into_iter();
+    let command: Vec<&str> = command.chain(tools.iter().map(String::as_str)).collect();
     let mut all = Vec::new();
-    for cell in results["cells"].as_array().unwrap().iter().filter(|cell| cell["tool"].is_string()) {
+    for cell in tool_cells(directory.path(), "out", &command, 0) {
         let tool = cell["tool"].as_str().unwrap();
-        let findings = cell["tool_result"]["findings"].as_array().unwrap();
-        let finding = findings.iter().find(|finding| finding["kind"] == kind).unwrap();
+        let finding = finding(&cell, kind);
         let expected = if wrong.contains(&tool) { "found" } else { "clear" };
         assert_eq!(finding["status"], expected, "{tool} on {}: {finding:#}", cell["target"]);
         all.push((tool.to_owned(), finding.clone()));
     }
-    assert_eq!(all.len(), 4 * (wrong.len() + right.len()), "{}", printed(&output));
+    assert_eq!(all.len(), 4 * (wrong.len() + right.len()));
     all
 }
 

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+use crate::common::{guests_wanted, study, tool_cells, wrong_tools};
 
 /// A refused tool, the finding, and a part of the evidence.
 type Wrong = (&'static str, &'static str, &'static str);
@@ -15,16 +15,9 @@ type Wrong = (&'static str, &'static str, &'static str);
 /// Two kernels of two architectures.
 const TARGETS: [&str; 4] = ["--arch", "x86_64,aarch64", "--kernel", "6.12,7.2"];
 
-/// Runs the command in `directory`, which has the tools of tests/privileges, and returns the cells
-/// with tools.
+/// Measures the tools of tests/privileges, which are in `directory`, on [`TARGETS`].
 fn cells(directory: &Path, command: &[&str], code: i32) -> Vec<Value> {
-    let programs = tempfile::tempdir().unwrap();
-    let mut bpfassay = bpfassay(directory);
-    bpfassay.args(command).args(TARGETS).args(["--yes", "--output", "out"]);
-    let done = bpfassay.env("PATH", without_plugins(programs.path())).output().unwrap();
-    assert_eq!(done.status.code(), Some(code), "{}", printed(&done));
-    let results = results(&directory.join("out"));
-    results["cells"].as_array().unwrap().iter().filter(|cell| cell["tool"].is_string()).cloned().collect()
+    tool_cells(directory, "out", &[command, &TARGETS].concat(), code)
 }
 
 /// Asserts that the tools `wrong` are refused as they should be, and that the others start.

@@ -3,30 +3,10 @@
 //! counts that they lose on several CPUs are lost again with the same seed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
-
-use serde_json::Value;
-
-use crate::common::{bpfassay, guests_wanted, printed, results, without_plugins, wrong_tools};
+use crate::common::{finding, guests_wanted, tool_cells, wrong_tools};
 
 const RACY: [&str; 6] = ["plus-equals", "compare-and-set", "update", "two-maps", "met", "at-plus-one"];
 const RIGHT: [&str; 6] = ["atomic", "per-cpu", "by-thread", "locked", "at-count", "at-sum"];
-
-fn finding<'a>(cell: &'a Value, kind: &str) -> &'a Value {
-    let findings = cell["tool_result"]["findings"].as_array().unwrap();
-    findings.iter().find(|finding| finding["kind"] == kind).unwrap()
-}
-
-/// Runs the command on `tools` of tests/races in `directory`, and returns the cells with tools.
-fn cells(directory: &Path, output: &str, command: &[&str], tools: &[&str]) -> Vec<Value> {
-    let programs = tempfile::tempdir().unwrap();
-    let mut bpfassay = bpfassay(directory);
-    bpfassay.args(command).args(["--yes", "--output", output]);
-    let done = bpfassay.args(tools).env("PATH", without_plugins(programs.path())).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", printed(&done));
-    let results = results(&directory.join(output));
-    results["cells"].as_array().unwrap().iter().filter(|cell| cell["tool"].is_string()).cloned().collect()
-}
 
 #[test]
 fn racy_updates_are_found_in_programs_and_none_in_right_ones() {
@@ -38,7 +18,7 @@ fn racy_updates_are_found_in_programs_and_none_in_right_ones() {
     let tools: Vec<String> = RACY.iter().chain(&RIGHT).map(|name| format!("{name}.toml")).collect();
     let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
     let command = ["check", "--arch", "x86_64,aarch64", "--kernel", "6.12,7.2"];
-    let cells = cells(directory.path(), "out", &command, &tools);
+    let cells = tool_cells(directory.path(), "out", &[&command[..], &tools].concat(), 0);
     for cell in &cells {
         let tool = cell["tool"].as_str().unwrap();
         let finding = finding(cell, "racy-update");
@@ -61,7 +41,7 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
     wrong_tools::build("races", directory.path());
     let tools = ["--tool=plus-equals.toml", "--tool=at-plus-one.toml", "--tool=atomic.toml"];
     let command = ["run", "races", "--arch", "aarch64", "--replicates", "1"];
-    let run = |output| cells(directory.path(), output, &command, &tools);
+    let run = |output| tool_cells(directory.path(), output, &[&command[..], &tools].concat(), 0);
     let (first, second) = (run("first"), run("second"));
     for (cell, again) in first.iter().zip(&second) {
         let tool = cell["tool"].as_str().unwrap();
@@ -84,7 +64,8 @@ fn counts_that_race_are_lost_by_the_wall_clock_too() {
     let directory = tempfile::tempdir().unwrap();
     wrong_tools::build("races", directory.path());
     let command = ["run", "races", "--clock", "wall", "--arch", "x86_64", "--replicates", "1"];
-    let cells = cells(directory.path(), "out", &command, &["--tool=update.toml", "--tool=atomic.toml"]);
+    let cells =
+        tool_cells(directory.path(), "out", &[&command[..], &["--tool=update.toml", "--tool=atomic.toml"]].concat(), 0);
     for cell in &cells {
         let racy = finding(cell, "racy-update");
         let expected = if cell["tool"] == "update" { ("found", "proven") } else { ("clear", "") };

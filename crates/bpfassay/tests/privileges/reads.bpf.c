@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-// Counts reads. The kernel wants CAP_BPF and CAP_PERFMON to load the program, and nothing to attach it.
+// Counts reads. Loading the program takes CAP_BPF and CAP_PERFMON, and attaching it takes nothing.
 #include "../wrong-tools/wrong.h"
 u64 calls;
 SEC("fentry/vfs_read") int on_read(void *ctx)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lines below the matrix: direct costs, baselines that failed, warnings, gates.
+//! The lines below the matrix: capabilities and costs of tools, baselines that failed, warnings,
+//! gates.
 
 use std::collections::BTreeMap;
 
 use bpfassay_stats::Verdict;
-use bpfassay_tool::needed_capabilities::needs;
+use bpfassay_tool::needed_capabilities::needs_in_words;
 
 use super::{
     super::{
@@ -74,18 +75,10 @@ fn instructions(per_call: f64) -> String {
 
 /// Lists what each tool costs apart from its calls, one line each.
 fn bills(results: &Results, place: &FrontPlace) -> Vec<String> {
-    let mut tools: Vec<(&str, Vec<&CellResult>)> = Vec::new();
-    for cell in &results.cells {
-        let Some(tool) = cell.tool.as_deref() else { continue };
-        match tools.iter_mut().find(|(known, _)| *known == tool) {
-            Some((_, cells)) => cells.push(cell),
-            None => tools.push((tool, vec![cell])),
-        }
-    }
-    let line = |(tool, cells): &(&str, Vec<&CellResult>)| {
-        tool_bill::in_words(results, cells).map(|words| format!("{tool}: {words}"))
+    let line = |(tool, cells): (&str, Vec<&CellResult>)| {
+        tool_bill::in_words(results, &cells).map(|words| format!("{tool}: {words}"))
     };
-    let lines: Vec<String> = tools.iter().filter_map(line).collect();
+    let lines: Vec<String> = tool_bill::cells_by_tool(results).into_iter().filter_map(line).collect();
     limited(lines.into_iter(), MOST_TOOLS, "bills of tools", place)
 }
 
@@ -135,9 +128,7 @@ fn capabilities(results: &Results, place: &FrontPlace) -> Vec<String> {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for cell in &results.cells {
         let Some(search) = cell.capabilities() else { continue };
-        let user = if search.user == 0 { String::new() } else { format!(" as user {}", search.user) };
-        let had = if search.had.is_empty() { "" } else { " in addition" };
-        let line = format!("{} needs{user}{had}: {}", cell.under_test(), needs(search));
+        let line = format!("{} {}", cell.under_test(), needs_in_words(search));
         let target = cell.target.to_string();
         match lines.iter_mut().find(|(known, _)| *known == line) {
             Some((_, targets)) => targets.push(target),

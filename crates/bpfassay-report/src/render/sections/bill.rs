@@ -22,24 +22,18 @@ const COLUMNS: [&str; 10] = [
 
 /// Creates a table for each tool from a tool file that a workload ran beside.
 pub(super) fn tables(results: &Results) -> Vec<TextTable> {
-    let mut tools: Vec<&str> = Vec::new();
-    for tool in results.cells.iter().filter_map(|cell| cell.tool.as_deref()) {
-        if !tools.contains(&tool) {
-            tools.push(tool);
-        }
-    }
-    let mut tables: Vec<TextTable> = tools.into_iter().filter_map(|tool| table(results, tool)).collect();
+    let tools = tool_bill::cells_by_tool(results).into_iter();
+    let mut tables: Vec<TextTable> = tools.filter_map(|(tool, cells)| table(results, tool, cells)).collect();
     if let Some(last) = tables.last_mut() {
         last.legend = legend();
     }
     tables
 }
 
-fn table(results: &Results, tool: &str) -> Option<TextTable> {
+fn table(results: &Results, tool: &str, cells: Vec<&CellResult>) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
-    let of_tool = results.cells.iter().filter(|cell| cell.tool.as_deref() == Some(tool));
-    let bills = of_tool.filter_map(|cell| Some((cell, tool_bill::of(results, cell)?)));
+    let bills = cells.into_iter().filter_map(|cell| Some((cell, tool_bill::of(results, cell)?)));
     let rows: Vec<_> = bills.map(|(cell, bill)| row(cell_names, cell, bill, &mut remarks)).collect();
     let table = TextTable::new(format!("bill of {tool}"), COLUMNS);
     (!rows.is_empty()).then_some(TextTable { rows, remarks: remarks.0, ..table })
