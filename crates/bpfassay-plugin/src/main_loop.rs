@@ -2,36 +2,49 @@
 //! Holds QEMU's main loop back while the virtual CPU executes code, so that a guest under the
 //! instruction clock does not depend on the speed of the host's threads.
 //!
-//! QEMU has one place where such a guest would notice. A virtual CPU that goes to sleep first marks
-//! itself as halted. Then it adds the instructions of its slice to the clock
-//! (`icount_process_data`), and then it takes QEMU's lock. The main loop is woken at deadlines of
-//! the guest's timers (`icount_notify_aio_contexts`).
+//! QEMU has two places where such a guest would notice (QEMU 7.2:
+//! accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c, softmmu/cpu-timers.c).
 //!
-//! The main loop can get the lock in the gap. It then finds the CPU halted and advances the clock
-//! to the next timer, starting from the time before the slice (`icount_start_warp_timer`). The
-//! slice is added on top, so the timer is late by as many instructions (QEMU 7.2:
-//! accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c). A busy host makes the gap longer.
+//! A virtual CPU that goes to sleep first marks itself as halted. Then it adds the instructions of
+//! its turn to the clock (`icount_process_data`), and then it takes QEMU's lock. If the main loop
+//! gets the lock in the gap, it finds the CPU halted and advances the clock to the next timer,
+//! starting from the time before the turn (`icount_start_warp_timer`). The turn is added on top, so
+//! the timer is late by as many instructions.
+//!
+//! Several virtual CPUs take turns in one thread. If the main loop gets the lock between two turns
+//! while all CPUs are halted or a timer is due, it advances the clock or runs the timer itself.
+//! Both ask every CPU to end its next turn at once (`rr_kick_vcpu_thread`). The thread of the CPUs
+//! would have slept or run the timer without that, so the turns would have had other lengths.
 //!
 //! QEMU loads this library before the C library (`LD_PRELOAD` of ld.so(8)), and the library
-//! replaces three pthread functions. The main loop gets the lock only while no virtual CPU
-//! executes. All virtual CPUs of a guest that counts instructions share one thread. The main loop
-//! usually waits until that thread sleeps. After [`PATIENCE`] it waits, holding the lock, until the
-//! end of the slice. A slice has at most 2^31 instructions (`icount_get_limit`).
+//! replaces three pthread functions. The main loop gets the lock while the thread of the virtual
+//! CPUs sleeps. After a while it also gets the lock at the end of a turn, if it would find
+//! neither all CPUs halted nor a timer due ([`CpuTurn::admit`]).
 
 use std::{
     cell::Cell,
     ffi::{CStr, c_char, c_int, c_void},
     ptr,
-    sync::atomic::{AtomicPtr, Ordering},
-    time::{Duration, Instant},
+    sync::{
+        OnceLock,
+        atomic::{AtomicPtr, Ordering},
+    },
+    time::Instant,
 };
 
 use super::turn::CpuTurn;
 
 type OnMutex = unsafe extern "C" fn(*mut c_void) -> c_int;
 type OnCondition = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type AllIdle = unsafe extern "C" fn() -> bool;
+type IsExpired = unsafe extern "C" fn(c_int) -> bool;
 
-/// `RTLD_NEXT`.
+/// `QEMU_CLOCK_VIRTUAL` of QEMU's include/qemu/timer.h.
+const GUEST_CLOCK: c_int = 1;
+
+/// `RTLD_DEFAULT`, which searches QEMU first.
+const DEFAULT: *mut c_void = ptr::null_mut();
+/// `RTLD_NEXT`, which searches the libraries after this one.
 const NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 
 unsafe extern "C" {
@@ -39,9 +52,6 @@ unsafe extern "C" {
     fn getpid() -> c_int;
     fn gettid() -> c_int;
 }
-
-/// How long the main loop waits for the virtual CPUs to sleep.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The task of a thread of QEMU.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,16 +130,34 @@ unsafe fn lock_between_turns(mutex: *mut c_void) -> c_int {
     loop {
         // SAFETY: the caller vouches for the mutex.
         let result = unsafe { lock(mutex) };
-        if !TURN.is_executing() {
-            return result;
-        }
-        if begun.elapsed() >= PATIENCE {
-            TURN.wait_for_end();
-            return result;
-        }
+        // SAFETY: this thread has QEMU's lock.
+        let Err(pause) = TURN.admit(begun.elapsed(), || unsafe { is_work_due() }) else { return result };
         // SAFETY: this thread has locked it.
         unsafe { unlock(mutex) };
-        TURN.wait_for_sleep(PATIENCE);
+        TURN.wait_for_sleep(pause);
+    }
+}
+
+/// Returns whether the main loop would do a virtual CPU's work: all CPUs are halted, or a timer of
+/// the guest's clock is due. A QEMU that was built without modules does not export the functions
+/// for this, and the result is `false`.
+///
+/// # Safety
+/// The caller has QEMU's lock.
+unsafe fn is_work_due() -> bool {
+    static FUNCTIONS: OnceLock<(Option<AllIdle>, Option<IsExpired>)> = OnceLock::new();
+    // SAFETY: the names end with 0, and QEMU's functions have these types (include/sysemu/cpus.h
+    // and include/qemu/timer.h).
+    let functions = FUNCTIONS.get_or_init(|| unsafe {
+        (
+            std::mem::transmute::<*mut c_void, Option<AllIdle>>(dlsym(DEFAULT, c"all_cpu_threads_idle".as_ptr())),
+            std::mem::transmute::<*mut c_void, Option<IsExpired>>(dlsym(DEFAULT, c"qemu_clock_expired".as_ptr())),
+        )
+    });
+    match *functions {
+        // SAFETY: the caller has QEMU's lock.
+        (Some(all_idle), Some(is_expired)) => unsafe { all_idle() || is_expired(GUEST_CLOCK) },
+        _ => false,
     }
 }
 

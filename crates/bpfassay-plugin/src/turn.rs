@@ -6,6 +6,11 @@ use std::{
     time::Duration,
 };
 
+/// How long the main loop waits for the virtual CPU to sleep.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// How long it lets turns pass after that, before it looks at the end of the next turn.
+const RETRY: Duration = Duration::from_millis(1);
+
 /// The state of the virtual CPU. One other thread can wait for the end of execution.
 pub(crate) struct CpuTurn {
     state: Mutex<TurnState>,
@@ -58,8 +63,22 @@ impl CpuTurn {
         self.enter(TurnStage::Sleeps);
     }
 
-    pub(crate) fn is_executing(&self) -> bool {
-        self.state().stage == TurnStage::Executes
+    /// Returns whether the main loop, which has taken QEMU's lock, can keep the lock after it has
+    /// `waited`. Waits for the end of a turn if need be. `is_work_due` tells whether the main loop
+    /// would do a virtual CPU's work.
+    ///
+    /// # Errors
+    /// The main loop has to release the lock, and to wait this long, or until the virtual CPU
+    /// sleeps.
+    pub(crate) fn admit(&self, waited: Duration, is_work_due: impl FnOnce() -> bool) -> Result<(), Duration> {
+        if self.state().stage == TurnStage::Sleeps {
+            return Ok(());
+        }
+        if waited < PATIENCE {
+            return Err(PATIENCE);
+        }
+        self.wait_for_end();
+        if is_work_due() { Err(RETRY) } else { Ok(()) }
     }
 
     /// Returns when the virtual CPU sleeps, or after `limit`.
@@ -71,7 +90,7 @@ impl CpuTurn {
     }
 
     /// Returns when the virtual CPU has stopped.
-    pub(crate) fn wait_for_end(&self) {
+    fn wait_for_end(&self) {
         let mut state = self.state();
         state.awaited = Some(TurnStage::Stopped);
         let waited = self.changed.wait_while(state, |state| state.stage == TurnStage::Executes);
@@ -138,6 +157,19 @@ mod tests {
             turn.sleep();
             waiter.join().unwrap();
         });
-        assert!(!turn.is_executing());
+        assert_eq!(turn.admit(Duration::ZERO, || true), Ok(()));
+    }
+
+    #[test]
+    fn the_main_loop_works_while_the_cpu_sleeps_or_when_nothing_is_due() {
+        let turn = CpuTurn::new();
+        turn.begin();
+        assert_eq!(turn.admit(Duration::ZERO, || false), Err(PATIENCE), "a turn");
+        turn.end();
+        assert_eq!(turn.admit(Duration::ZERO, || false), Err(PATIENCE), "between two turns");
+        assert_eq!(turn.admit(PATIENCE, || true), Err(RETRY), "it would cut the next turn");
+        assert_eq!(turn.admit(PATIENCE, || false), Ok(()), "it changes nothing");
+        turn.sleep();
+        assert_eq!(turn.admit(Duration::ZERO, || true), Ok(()), "asleep");
     }
 }
