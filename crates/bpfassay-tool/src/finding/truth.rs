@@ -31,6 +31,9 @@ pub struct Truth {
     pub earlier: Vec<CallShare>,
     /// The part of `shares` in each phase of the workload, by phase name, as far as known.
     pub phases: Vec<(String, Vec<CallShare>)>,
+    /// Length of all `phases` together, in nanoseconds. No thread of the workload uses a file from
+    /// one phase into the next.
+    pub phases_ns: u64,
     /// Threads of the workload, whether or not any of `shares` is attributed to them.
     pub threads: Vec<ProcessNames>,
     /// Whether `shares` covers the whole system. Otherwise, figures of the whole system can be

@@ -10,8 +10,10 @@ pub(crate) mod wrong_tools;
 use std::{
     env, fs,
     os::unix::fs::PermissionsExt,
+    panic::AssertUnwindSafe,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use bpfassay_chaos::fake_qemu;
@@ -200,4 +202,21 @@ pub(crate) fn stand_in_for_qemu(directory: &Path, arch: &str, unless: &str) {
     let program = directory.join(format!("qemu-system-{arch}"));
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Does `work` while all processors of the host are busy.
+pub(crate) fn under_load<T>(work: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(work));
+        stop.store(true, Ordering::Relaxed);
+        outcome.unwrap()
+    })
 }

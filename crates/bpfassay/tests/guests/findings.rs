@@ -37,9 +37,12 @@ fn impossible_durations_are_found_and_possible_ones_are_not() {
     if !guests_wanted() {
         return;
     }
-    let wrong = ["swapped", "two-clocks", "wrong-time-unit"];
+    let wrong = ["swapped", "two-clocks", "wrong-time-unit", "wrong-sum"];
     let right = ["nfsdist-libbpf", "funclatency-libbpf", "fsdist-libbpf"];
-    found_in_wrong_tools("impossible-durations", "wrong-durations", &wrong, &right);
+    for (tool, finding) in found_in_wrong_tools("impossible-durations", "wrong-durations", &wrong, &right) {
+        let is_sum = finding["evidence"].to_string().contains(" values add up to at least ");
+        assert_eq!(is_sum, tool == "wrong-sum", "{tool}: {finding:#}");
+    }
 }
 
 #[test]

@@ -6,15 +6,13 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader},
-    panic::AssertUnwindSafe,
     path::Path,
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, run, study, uncounted};
+use crate::common::{bpfassay, guests_wanted, printed, results, run, study, uncounted, under_load};
 
 fn cells(results: &Value) -> &Vec<Value> {
     results["cells"].as_array().unwrap()
@@ -141,23 +139,6 @@ fn done(command: &mut Command, code: i32) -> String {
     let printed = printed(&output);
     assert_eq!(output.status.code(), Some(code), "{printed}");
     printed
-}
-
-/// Does `work` while all processors of the host are busy.
-fn under_load<T>(work: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().unwrap().get() {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(work));
-        stop.store(true, Ordering::Relaxed);
-        outcome.unwrap()
-    })
 }
 
 /// The study is measured several times:

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Operation,
-    message::{MountFacts, RunFigures, WorkloadPhase},
+    message::{Interval, MountFacts, RunFigures, WorkloadPhase},
     operation::{Totals, Variant},
     probe::{ByteMeaning, MapLayout},
     program_set::ProgramEvent,
@@ -69,10 +69,14 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     let earlier = first.map(|(_, reference)| between(&reference.before, start, &counts)).unwrap_or_default();
     let mut shares = between(start, end, &counts);
     shares.extend(of_network(figures, cgroups));
-    let phases = figures.phases.iter().filter_map(|phase| {
-        let (before, after) = (phase.interval.before.tracer.as_ref()?, phase.interval.after.tracer.as_ref()?);
-        Some((name_of(phase), between(before, after, &counts)))
-    });
+    let (mut phases, mut phases_ns) = (Vec::new(), 0_u64);
+    for phase in &figures.phases {
+        let Interval { before, after } = &phase.interval;
+        if let (Some(start), Some(end)) = (&before.tracer, &after.tracer) {
+            phases.push((name_of(phase), between(start, end, &counts)));
+            phases_ns = phases_ns.saturating_add(after.monotonic_ns.saturating_sub(before.monotonic_ns));
+        }
+    }
     let threads: BTreeSet<&Task> = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten()).collect();
     let threads = threads.into_iter().map(ProcessNames::from).collect();
     // Agents of running systems report where the cgroups are, and agents of guests do not.
@@ -84,7 +88,8 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         optional,
         copies,
         earlier,
-        phases: phases.collect(),
+        phases,
+        phases_ns,
         threads,
         is_whole_system,
         is_shared,

@@ -58,3 +58,92 @@ fn a_histogram_without_a_unit_of_time_is_not_evaluated() {
     let sizes = status_of("bytes.count", &[(1 << 62, "9223372036854775807", 3)]);
     assert_eq!(sizes, (Vec::new(), "it reports no histogram of durations".to_owned()));
 }
+
+/// A histogram of calls of two threads, which were made within 2 s.
+struct SummedCalls {
+    value: &'static str,
+    /// The smallest duration.
+    least: u64,
+    /// Number of values in the histogram.
+    counted: u64,
+    /// Number of calls of the threads.
+    calls: u64,
+    /// Number of calls of the threads in phases, which take 0.1 s.
+    in_phases: u64,
+    are_files: bool,
+    are_of_workload: bool,
+}
+
+const POSSIBLE: SummedCalls = SummedCalls {
+    value: "usecs.count",
+    least: 4_000,
+    counted: 1_000,
+    calls: 1_000,
+    in_phases: 0,
+    are_files: true,
+    are_of_workload: true,
+};
+
+impl SummedCalls {
+    /// Returns the evidence, or the status.
+    fn evaluated(&self) -> String {
+        let task = |thread| ProcessNames::from(&Task::new(7, thread, "ior"));
+        let of_threads = |calls: u64| -> Vec<CallShare> {
+            let by = |thread, calls| CallShare {
+                process: task(thread),
+                is_file: self.are_files,
+                ..share("a", "m", Operation::Read, calls, 0, 0)
+            };
+            vec![by(7, calls.saturating_sub(10)), by(8, calls.min(10))]
+        };
+        let truth = Truth {
+            from_ns: 60 * S,
+            to_ns: 62 * S,
+            threads: if self.are_of_workload { vec![task(7), task(8)] } else { vec![task(7)] },
+            phases: vec![("read".to_owned(), of_threads(self.in_phases))],
+            phases_ns: S / 10,
+            ..truth(of_threads(self.calls))
+        };
+        let of_reads = figure(&[Operation::Read], CountedUnit::Calls, Whose::Cgroup);
+        let histogram = ReportedFigure { value: self.value.to_owned(), ..of_reads };
+        let sample = |at_ns, value| (at_ns, 0, Some("a"), value);
+        let mut readings = readings(&[sample(60 * S, 0), sample(62 * S, self.counted)]);
+        readings.reports = vec![60 * S, 62 * S];
+        let buckets = vec![Bucket { least: self.least, up_to: "8191".to_owned(), count: self.counted }];
+        readings.distributions =
+            vec![Distribution { at_ns: 62 * S, figure: 0, subject: Some("a".to_owned()), buckets }];
+        let results = counts(&report(vec![histogram]), &readings, &truth);
+        match status(&results, Kind::ImpossibleDurations) {
+            FindingStatus::Found { .. } => evidence_of(&results, Kind::ImpossibleDurations),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn durations_add_up_to_no_more_time_than_the_threads_had() {
+    for (impossible, sum, most) in [
+        (SummedCalls { least: 4_001, ..POSSIBLE }, 4001, 4000),
+        (SummedCalls { least: 201, in_phases: 1_000, ..POSSIBLE }, 201, 200),
+        // One call can have lasted from the first to the last report.
+        (SummedCalls { least: 2_201, in_phases: 999, ..POSSIBLE }, 2201, 2200),
+        (SummedCalls { least: 4_001, in_phases: 1_000, are_files: false, ..POSSIBLE }, 4001, 4000),
+    ] {
+        let evidence = format!(
+            "`usecs.count` of a: 1000 values add up to at least {sum} ms, but the calls took at most {most} ms together"
+        );
+        assert_eq!(impossible.evaluated(), evidence);
+    }
+    let long = SummedCalls { least: 5_000, ..POSSIBLE };
+    for (possible, why) in [
+        (POSSIBLE, "two threads have 4 s within 2 s"),
+        (SummedCalls { least: 200, in_phases: 1_000, ..POSSIBLE }, "two threads have 0.2 s in phases"),
+        (SummedCalls { least: 2_200, in_phases: 999, ..POSSIBLE }, "one call was outside of phases"),
+        (SummedCalls { in_phases: 1_000, are_files: false, ..POSSIBLE }, "threads wait in pipes between phases"),
+        (SummedCalls { value: "nsecs.count", ..long }, "another unit"),
+        (SummedCalls { are_of_workload: false, ..long }, "one of the threads can have waited since the boot"),
+        (SummedCalls { calls: 1_001, ..long }, "the histogram has other calls than the workload made"),
+    ] {
+        assert_eq!(possible.evaluated(), "Clear", "{why}");
+    }
+}
