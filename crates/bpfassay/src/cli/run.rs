@@ -156,6 +156,10 @@ pub(crate) struct CheckArgs {
     #[arg(long, help_heading = UNDER_TEST)]
     pub(crate) capabilities: bool,
 
+    /// Also run the tools N times on four CPUs, so that counts that race are lost
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "capabilities", help_heading = UNDER_TEST)]
+    pub(crate) races: Option<u32>,
+
     /// Fail if a tool has one of these findings, or `all`
     #[arg(long, value_name = "FINDING", value_delimiter = ',', help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,

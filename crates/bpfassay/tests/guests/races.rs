@@ -40,9 +40,8 @@ fn counts_that_race_are_lost_again_with_the_same_seed() {
     }
     let directory = tempfile::tempdir().unwrap();
     wrong_tools::build("races", directory.path());
-    let tools = ["--tool=plus-equals.toml", "--tool=at-plus-one.toml", "--tool=atomic.toml"];
-    let command = ["run", "races", "--replicates", "1"];
-    let run = |output| tool_cells(directory.path(), output, &[&command[..], &tools].concat(), 0);
+    let command = ["check", "--races", "1", "plus-equals.toml", "at-plus-one.toml", "atomic.toml"];
+    let run = |output| tool_cells(directory.path(), output, &command, 0);
     let first = run("first");
     for cell in &first {
         let tool = cell["tool"].as_str().unwrap();
