@@ -271,6 +271,12 @@ pub struct StudyDesign {
 impl StudyDesign {
     /// Largest number of rounds per boot.
     pub const MOST_ROUNDS: u32 = 1000;
+
+    /// Returns the seed of a replicate. Replicates are counted from 1, and each has its own seed.
+    #[must_use]
+    pub fn seed_of(&self, replicate: u32) -> u64 {
+        self.seed.wrapping_add(replicate.into())
+    }
 }
 
 /// The warm-up of a boot before its first round.

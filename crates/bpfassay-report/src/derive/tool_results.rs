@@ -12,7 +12,7 @@ mod requested;
 mod tool_object;
 mod truth;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Arch,
@@ -54,7 +54,10 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
         is_timed: is_timed(plan, provenance, cell.target.arch),
         series: Series::of(&cell.target.kernel),
         cpus: plan.study.guest.cpus,
+        seed: None,
     };
+    let is_repeatable = plan.study.clock == Clock::Instructions;
+    let mut seeds = BTreeSet::new();
     let mut result = ToolResult::default();
     let mut not_compared: Option<Vec<NotCompared>> = None;
     let mut against: BTreeMap<ByteMeaning, AgainstReference> = BTreeMap::new();
@@ -69,7 +72,10 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             Outcome::Measured(figures) => {
                 let search = || figures.tool.as_ref()?.capabilities.clone();
                 result.capabilities = result.capabilities.or_else(search);
+                let seed = is_repeatable.then(|| plan.study.design.seed_of(run.record.replicate));
+                let guest = GuestKind { seed, ..guest };
                 let (findings, beside) = of_run(tool, object.as_deref(), guest, &run.record.run, figures);
+                seeds.extend(seed.filter(|_| !beside.figures.is_empty()));
                 if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
                     result.loaded = Some(Loaded { events: beside.events, ..tool_object::loaded(seen) });
                 }
@@ -85,6 +91,9 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             }
         };
         merge(&mut result.findings, findings);
+    }
+    if guest.cpus > 1 {
+        races_not_seen(&mut result.findings, seeds.len());
     }
     let not_compared = not_compared.unwrap_or_default();
     if let Some(report) = &tool.file.report {
@@ -174,6 +183,21 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
     }
 }
 
+/// Says that no count was lost to the racy updates of programs, in runs with so many seeds.
+fn races_not_seen(findings: &mut [FindingResult], seeds: usize) {
+    let is_clear =
+        |one: &FindingResult| (one.kind, &one.status) == (finding::Kind::CountsTooLow, &FindingStatus::Clear);
+    if seeds == 0 || !findings.iter().any(is_clear) {
+        return;
+    }
+    for one in findings.iter_mut().filter(|one| one.kind == finding::Kind::RacyUpdate) {
+        if let FindingStatus::Found { evidence, certainty: Some(Certainty::Fitting) } = &mut one.status {
+            let plural = if seeds == 1 { "" } else { "s" };
+            evidence.push(format!("no lost count was seen with {seeds} seed{plural}"));
+        }
+    }
+}
+
 /// What decides how a tool is evaluated in a guest.
 #[derive(Debug, Clone, Copy)]
 struct GuestKind {
@@ -182,6 +206,8 @@ struct GuestKind {
     /// The series of the kernel, if its name has one.
     series: Option<Series>,
     cpus: u32,
+    /// See [`KernelFacts::seed`].
+    seed: Option<u64>,
 }
 
 /// Evaluates the run `id` of the tool.
@@ -313,7 +339,7 @@ pub(crate) fn map_bytes(loaded: &Loaded, series: Option<Series>) -> Result<u64, 
 
 fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, figures: &RunFigures, guest: GuestKind) -> KernelFacts {
     let (full_maps, keys_lacks) = map_keys::full_maps(seen, figures);
-    let GuestKind { is_timed, series, cpus } = guest;
+    let GuestKind { is_timed, series, cpus, seed } = guest;
     let left = &seen.left_behind;
     let mut left_behind: Vec<String> = Vec::new();
     for (what, names) in [("program", &left.programs), ("map", &left.maps), ("probe event", &left.events)] {
@@ -338,6 +364,7 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, figures: &RunFigures, gues
         programs: seen.programs.iter().map(|program| program.kind).collect(),
         evicting: seen.maps.iter().filter(|map| EVICTING.contains(&map.kind)).map(|map| map.name.clone()).collect(),
         cpus,
+        seed,
         racy: seen.races.as_ref().map(|races| races.updates.iter().map(|update| racy(seen, update)).collect()),
         racy_lacks: seen.races.as_ref().and_then(|races| races.unknown.first().cloned()),
         full_maps: Some(full_maps),

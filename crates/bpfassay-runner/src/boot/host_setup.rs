@@ -200,7 +200,7 @@ fn machine_of(study: &Study, block: &Block, accelerator: Accelerator, node: Opti
         }
     };
     machine.model = study.model.as_ref().map(Model::argument);
-    machine.seed = seed(study, block);
+    machine.seed = study.design.seed_of(block.replicate);
     machine.aslr = match study.guest.addresses {
         Addresses::Fixed => Aslr::Fixed,
         Addresses::Processes => Aslr::Processes,
@@ -283,17 +283,12 @@ pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     run.saturating_mul(runs).saturating_add(around)
 }
 
-/// Each replicate has its own seed.
-fn seed(study: &Study, block: &Block) -> u64 {
-    study.design.seed.wrapping_add(u64::from(block.replicate))
-}
-
 /// Returns the period of the timers that make CPUs take short turns, in nanoseconds: 16 to 24 µs. It
 /// depends on the seed in steps that are no multiple of another, so that each seed interrupts other
 /// instructions. By the wall clock, CPUs take no turns.
 fn turn_ns(study: &Study, block: &Block) -> Option<u64> {
     let takes_turns = study.guest.short_turns && study.clock == bpfassay_study::Clock::Instructions;
-    takes_turns.then(|| 16_000 + seed(study, block).wrapping_mul(1_787) % 8_009)
+    takes_turns.then(|| 16_000 + study.design.seed_of(block.replicate).wrapping_mul(1_787) % 8_009)
 }
 
 /// Returns the specification of `run` for the guest. If addresses vary, it also has the order in
@@ -302,7 +297,7 @@ pub fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
     let mut spec = run.spec.clone();
     let is_given = spec.tracer_arguments.iter().any(|argument| argument.starts_with(ATTACH_ORDER));
     if !spec.probe.is_baseline() && study.guest.addresses != Addresses::Fixed && !is_given {
-        spec.tracer_arguments.extend([ATTACH_ORDER.to_owned(), seed(study, block).to_string()]);
+        spec.tracer_arguments.extend([ATTACH_ORDER.to_owned(), study.design.seed_of(block.replicate).to_string()]);
     }
     spec
 }

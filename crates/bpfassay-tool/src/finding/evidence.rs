@@ -85,6 +85,8 @@ pub struct KernelFacts {
     pub evicting: Vec<String>,
     /// Number of CPUs of the guest; 0 if unknown.
     pub cpus: u32,
+    /// Seed of the run; `None` if another run with this seed can have other figures.
+    pub seed: Option<u64>,
     /// Updates of maps of all CPUs that are not atomic, as far as programs could be followed.
     pub racy: Option<Vec<Racy>>,
     /// A sentence about programs that could not be followed; `None` if all were.

@@ -32,7 +32,7 @@ fn of_run(
     is_timed: bool,
     figures: &RunFigures,
 ) -> (Vec<FindingResult>, AgainstReference) {
-    super::of_run(tool, object, GuestKind { is_timed, series: None, cpus: 1 }, "x86_64_6.12_a@b", figures)
+    super::of_run(tool, object, GuestKind { is_timed, series: None, cpus: 1, seed: None }, "x86_64_6.12_a@b", figures)
 }
 
 fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls: u64, bytes: u64) -> CounterRow {
@@ -366,6 +366,24 @@ fn requested_bytes_are_held_against_a_reference_of_calls_entries() {
     // A tool that is wrong about requested bytes is found.
     let (evaluated, _) = of_run(&tool, None, true, &run(Probe::Kprobe, 4990));
     assert_eq!(found(&evaluated), [Kind::CountsTooLow]);
+}
+
+#[test]
+fn a_racy_update_that_lost_nothing_names_the_number_of_seeds() {
+    let of = |kind, status| FindingResult { kind, status };
+    let fitting = FindingStatus::found(Certainty::Fitting, vec!["n += 1;".to_owned()]);
+    let evidence_with = |seeds, racy: &FindingStatus, low: &FindingStatus| {
+        let mut findings = vec![of(Kind::RacyUpdate, racy.clone()), of(Kind::CountsTooLow, low.clone())];
+        races_not_seen(&mut findings, seeds);
+        evidence(&findings, Kind::RacyUpdate)
+    };
+    let clear = FindingStatus::Clear;
+    assert!(evidence_with(20, &fitting, &clear).ends_with("no lost count was seen with 20 seeds"));
+    let proven = FindingStatus::found(Certainty::Proven, vec!["n += 1;".to_owned()]);
+    let low = FindingStatus::found(Certainty::Bounded, vec!["7, really 10".to_owned()]);
+    for (seeds, racy, low) in [(0, &fitting, &clear), (20, &proven, &clear), (20, &fitting, &low)] {
+        assert_eq!(evidence_with(seeds, racy, low), "n += 1;");
+    }
 }
 
 #[test]

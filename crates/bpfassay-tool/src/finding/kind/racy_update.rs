@@ -26,7 +26,8 @@ fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     let Some(map) = its_map(differences.report, differences.index) else { return };
     let Some(racy) = kernel.racy.iter().flatten().find(|racy| is_map(&racy.map, &map)) else { return };
     for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
-        let text = format!("{} on {} CPUs: {racy}", shown(differences.figure, one), kernel.cpus);
+        let seed = kernel.seed.map(|seed| format!(" with seed {seed}")).unwrap_or_default();
+        let text = format!("{} on {} CPUs{seed}: {racy}", shown(differences.figure, one), kernel.cpus);
         tally.evidence.push(Certainty::Proven.line(text));
         one.explained = true;
     }

@@ -25,7 +25,7 @@ fn of_map(reported: u64, kernel: &KernelFacts) -> Vec<FindingResult> {
 /// Evaluates such a tool with a racy update of the map `racy`.
 fn results(cpus: u32, racy: &str, reported: u64) -> Vec<FindingResult> {
     let racy = Racy { program: "on_read".to_owned(), map: racy.to_owned(), line: Some("a.c:3: n += 1;".to_owned()) };
-    of_map(reported, &KernelFacts { cpus, racy: Some(vec![racy]), ..KernelFacts::default() })
+    of_map(reported, &KernelFacts { cpus, seed: Some(23), racy: Some(vec![racy]), ..KernelFacts::default() })
 }
 
 const UPDATE: &str = "on_read updates map `counts` of all CPUs, and not atomically: a.c:3: n += 1;";
@@ -35,7 +35,7 @@ fn a_figure_that_is_too_low_on_several_cpus_proves_the_racy_update_of_its_map() 
     let lost = results(4, "counts", 7);
     assert_eq!(found(&lost), [Kind::RacyUpdate]);
     let evidence = evidence_of(&lost, Kind::RacyUpdate);
-    assert_eq!(evidence, format!("`v` (read, calls) of cgroup a: 7, really 10 on 4 CPUs: {UPDATE}"));
+    assert_eq!(evidence, format!("`v` (read, calls) of cgroup a: 7, really 10 on 4 CPUs with seed 23: {UPDATE}"));
     let status = status(&lost, Kind::RacyUpdate);
     assert!(matches!(status, FindingStatus::Found { certainty: Some(Certainty::Proven), .. }), "{status:?}");
 }

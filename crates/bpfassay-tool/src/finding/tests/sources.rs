@@ -58,6 +58,7 @@ impl Whole {
                 programs: vec![2, 26],
                 evicting: Vec::new(),
                 cpus: 1,
+                seed: None,
                 racy: Some(Vec::new()),
                 racy_lacks: None,
                 full_maps: Some(Vec::new()),

@@ -95,6 +95,7 @@ fn what_the_kernel_saw() {
         programs: vec![2],
         evicting: Vec::new(),
         cpus: 1,
+        seed: None,
         racy: Some(Vec::new()),
         racy_lacks: None,
         full_maps: Some(Vec::new()),
@@ -126,6 +127,7 @@ fn what_the_kernel_saw() {
         programs: vec![2],
         evicting: Vec::new(),
         cpus: 1,
+        seed: None,
         racy: Some(vec![Racy { program: "on_read".to_owned(), map: "counts".to_owned(), line: None }]),
         racy_lacks: None,
         full_maps: Some(vec![FullMap {

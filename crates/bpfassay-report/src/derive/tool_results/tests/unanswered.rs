@@ -104,7 +104,7 @@ proptest! {
 fn a_kernel_that_understates_maps_clears_no_memory() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let held = |kernel: &str, figures: &RunFigures| {
-        let guest = GuestKind { is_timed: true, series: Series::of(kernel), cpus: 1 };
+        let guest = GuestKind { is_timed: true, series: Series::of(kernel), cpus: 1, seed: None };
         let (findings, _) = super::super::of_run(&tool, None, guest, "x86_64_6.12_a@b", figures);
         findings.into_iter().find(|finding| finding.kind == Kind::MemoryHeld).unwrap().status
     };
