@@ -287,7 +287,7 @@ fn cgroups_are_known_by_their_paths() {
         let (evaluated, compared) = of_run(&tool, None, true, &figures);
         assert_eq!(found(&evaluated), [], "{of_root}: {evaluated:?}");
         let figures = compared.figures.iter().map(|one| (one.subject.as_deref().unwrap(), one.reported, one.really));
-        let figures: std::collections::BTreeSet<_> = figures.collect();
+        let figures: BTreeSet<_> = figures.collect();
         assert_eq!(figures, [("1", 100, 100), ("77", 50, 50), ("99", 5, 5)].into(), "{of_root}");
     }
 }
