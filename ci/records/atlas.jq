@@ -26,7 +26,7 @@ def reason:
   (split("its last output: ") | last | split("\n")) as $lines
   | [$lines[] | select(test("^\\S+:[0-9]+:[0-9]+: (fatal )?error: "))][0]
     // ([$lines[] | select(test("^\\w*(Exception|Error): "))] | last)
-    // [$lines[] | select(test("fail|error|cannot|no such|not found|not supported|invalid|unknown"; "i"))][0]
+    // [$lines[] | select(test("fail|error|cannot|no such|not found|not supported|only support|invalid|unknown"; "i"))][0]
     // $lines[-1]
   | sub("^libbpf: "; "") | .[:200];
 
