@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Interrupts every CPU at a short interval, so that CPUs that take turns take short ones.
 //!
-//! Under QEMU's instruction clock, several CPUs share one thread of the host. Each executes until it
-//! waits or the next timer of the guest is due (QEMU 7.2: `icount_get_limit`; later versions divide
-//! that time by the number of CPUs). Then the next CPU executes.
-//! Without short timers, hardly any turn ends during the update of a map.
+//! Under QEMU's instruction clock, several CPUs share one thread of the host. Each executes until
+//! it waits or the next timer of the guest is due (QEMU 7.2: `icount_get_limit`; later versions
+//! divide that time by the number of CPUs). Then the next CPU executes. Hardly any turn ends during
+//! the update of a map without short timers.
 
 use std::{
     io,

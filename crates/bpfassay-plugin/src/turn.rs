@@ -63,9 +63,9 @@ impl CpuTurn {
         self.enter(TurnStage::Sleeps);
     }
 
-    /// Returns whether the main loop, which has taken QEMU's lock, can keep the lock after it has
-    /// `waited`. Waits for the end of a turn if need be. `is_work_due` tells whether the main loop
-    /// would do a virtual CPU's work.
+    /// Lets the main loop, which has taken QEMU's lock, keep the lock after it has `waited`. Waits
+    /// for the end of a turn if need be. `is_work_due` tells whether the main loop would do a
+    /// virtual CPU's work.
     ///
     /// # Errors
     /// The main loop has to release the lock, and to wait this long, or until the virtual CPU

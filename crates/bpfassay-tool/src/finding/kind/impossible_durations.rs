@@ -129,9 +129,9 @@ fn most_ns(subject: &ShareSubject<'_>, truth: &Truth, whole_ns: u64) -> Option<u
         return None;
     }
     let by_threads = |ns: u64| u128::from(ns) * threads.len() as u128;
-    let in_phases = subject.phases.iter().flat_map(|(_, shares)| shares).copied().collect::<Vec<_>>();
-    let calls = |shares: &[&CallShare]| total(shares, CountedUnit::Calls);
-    let outside = calls(&subject.shares)?.saturating_sub(calls(&in_phases)?);
+    let in_phases: Vec<&CallShare> = subject.phases.iter().flat_map(|(_, shares)| shares).copied().collect();
+    let calls = subject.total(CountedUnit::Calls)?;
+    let outside = calls.saturating_sub(total(&in_phases, CountedUnit::Calls)?);
     let by_phases = by_threads(truth.phases_ns).saturating_add(u128::from(outside) * u128::from(whole_ns));
     let are_files = subject.shares.iter().all(|share| share.is_file);
     Some(if are_files { by_phases.min(by_threads(whole_ns)) } else { by_threads(whole_ns) })
