@@ -13,6 +13,7 @@
 pub mod arch;
 pub mod call_list;
 pub mod checked_prototype;
+pub mod compiler_error;
 pub mod contents;
 pub mod control;
 pub mod finding_name;

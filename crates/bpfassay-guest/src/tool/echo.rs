@@ -64,7 +64,7 @@ impl RunningTool {
             (id.clone(), shown)
         });
         let names = names.chain(ids).collect();
-        let output = self.output.tail();
+        let output = String::from_utf8_lossy(self.output.tail().end()).into_owned();
         match of(&output, &names) {
             Some(problem) => Err(Error::Program { program: self.tool.name.clone(), problem, output }),
             None => Ok(()),

@@ -370,7 +370,7 @@ impl RunningTool {
             let error = Error::Program {
                 program: self.tool.name.clone(),
                 problem: format!("{} while it should count", ended_how(status)),
-                output: self.output.tail(),
+                output: self.output.tail().to_string(),
             };
             self.end(children)?;
             return Err(error);

@@ -78,7 +78,7 @@ impl RunningTool {
     }
 
     fn quoted(&self) -> String {
-        let last = self.output.tail();
+        let last = self.output.tail().to_string();
         let last = last.trim();
         if last.is_empty() { String::new() } else { format!("; its last output: {last}") }
     }

@@ -160,9 +160,9 @@ impl Output {
         }
     }
 
-    /// Returns the last bytes of the output, for messages.
-    pub(super) fn tail(&self) -> String {
-        self.tail.to_string()
+    /// Returns the tail of the output, for messages.
+    pub(super) fn tail(&self) -> &OutputTail {
+        &self.tail
     }
 
     /// Returns the pieces, and how many bytes were dropped.
@@ -251,7 +251,7 @@ mod tests {
         output.take(3, Source::Error, b"bes...\nRea", None);
         output.take(3, Source::Error, b"dy\n", None);
         assert!(output.is_ready());
-        assert!(output.tail().ends_with("Ready\n"));
+        assert!(output.tail().end().ends_with(b"Ready\n"));
         let (pieces, dropped) = output.into_pieces();
         assert_eq!((pieces.len(), dropped), (4, 0));
         assert_eq!(
@@ -294,7 +294,7 @@ mod tests {
     fn output_that_is_not_captured_leaves_its_tail_only() {
         let mut output = Output::new(false, None);
         output.take(1, Source::Error, &[b'x'; 5000], None);
-        assert_eq!(output.tail().len(), OUTPUT_TAIL);
+        assert_eq!(output.tail().end().len(), OUTPUT_TAIL);
         assert_eq!(output.into_pieces(), (Vec::new(), 0));
     }
 
@@ -344,7 +344,7 @@ mod tests {
             for chunk in &chunks {
                 output.take(0, Source::Output, chunk, None);
             }
-            prop_assert!(output.tail.bytes().len() <= OUTPUT_TAIL);
+            prop_assert!(output.tail().end().len() <= OUTPUT_TAIL);
             prop_assert_eq!(output.into_pieces().0.len(), chunks.len());
         }
     }

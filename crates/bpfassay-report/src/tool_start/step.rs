@@ -2,7 +2,10 @@
 //! Finds the step that failed in a tool that did not become ready, by the messages of known
 //! loaders.
 
-use bpfassay_protocol::tracer_messages::{Refusal, Step};
+use bpfassay_protocol::{
+    compiler_error::is_compiler_error,
+    tracer_messages::{Refusal, Step},
+};
 use bpfassay_tool::finding::Start;
 
 use super::{
@@ -57,15 +60,11 @@ fn line_of_verifier(message: &str) -> Option<String> {
     message.lines().rev().find(is_of_verifier).map(|line| line.trim().to_owned())
 }
 
-/// Returns the first error of a compiler in `message`: `FILE:LINE:COLUMN: error: TEXT`. Later errors
-/// can follow from the first one, and other lines quote the source.
+/// Returns the first error of a compiler in `message`. Later errors can follow from the first one,
+/// and other lines quote the source. The agent keeps the first error of a longer output.
 fn line_of_compiler(message: &str) -> Option<&str> {
-    let is_error = |line: &&str| {
-        let line = line.to_lowercase();
-        let place = [": error: ", ": fatal error: "].iter().find_map(|mark| line.find(mark));
-        place.is_some_and(|place| line.get(..place).is_some_and(|place| place.ends_with(|c: char| c.is_ascii_digit())))
-    };
-    message.lines().find(is_error).map(str::trim)
+    let printed = message.split_once("; its last output: ").map_or(message, |(_, printed)| printed);
+    printed.lines().find(|line| is_compiler_error(line)).map(str::trim)
 }
 
 /// Finds where bpftrace names an error of a script, such as `stdin:1:1-34: error: …` with line and
@@ -115,6 +114,10 @@ mod tests {
             format!("cluded from a.h:9:\n{error}\nb.h:1:1: error: x\nException: Failed to compile BPF module <text>");
         let Start::Refused(refusal) = started(&reported(&printed)) else { panic!("it was not refused") };
         assert_eq!(refusal.step, Step::Open);
+        assert!(refusal.message.starts_with(&format!("{error}; ended with exit status 1")), "{}", refusal.message);
+        // The agent keeps the first error of a long output.
+        let long = format!("{error}\n…\nb.h:1:1: error: x\nException: Failed to compile BPF module <text>");
+        let Start::Refused(refusal) = started(&reported(&long)) else { panic!("it was not refused") };
         assert!(refusal.message.starts_with(&format!("{error}; ended with exit status 1")), "{}", refusal.message);
         let Start::Refused(refusal) = started(&reported("Failed to compile BPF module x")) else { panic!() };
         assert!(refusal.message.starts_with("ended with"), "{}", refusal.message);
