@@ -3,6 +3,8 @@
 
 use std::{io, path::Path};
 
+use bpfassay_protocol::compiler_error::LAST_OUTPUT;
+
 /// An error of the agent: what failed, and on what.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -81,9 +83,9 @@ pub(crate) enum Error {
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Returns `; its last output: …`, or nothing if there was no output.
-fn quoted(output: &str) -> String {
+pub(crate) fn quoted(output: &str) -> String {
     let output = output.trim();
-    if output.is_empty() { String::new() } else { format!("; its last output: {output}") }
+    if output.is_empty() { String::new() } else { format!("{LAST_OUTPUT}{output}") }
 }
 
 impl Error {

@@ -1,5 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The error lines of compilers. The guest keeps the first one, and the host shows it.
+//! The error lines of compilers in what a program printed. The guest keeps the first one, and the
+//! host shows it.
+
+/// What stands between a problem of a program and the tail of what the program printed.
+pub const LAST_OUTPUT: &str = "; its last output: ";
+
+/// Returns the first error of a compiler in `message`, which can begin with a problem and
+/// [`LAST_OUTPUT`]. Later errors can follow from the first one, and other lines quote the source.
+///
+/// ```
+/// # use bpfassay_protocol::compiler_error::first_compiler_error;
+/// let message = "ended with exit status 1; its last output: a.c:1:1: error: x\na.c:2:1: error: y";
+/// assert_eq!(first_compiler_error(message), Some("a.c:1:1: error: x"));
+/// ```
+#[must_use]
+pub fn first_compiler_error(message: &str) -> Option<&str> {
+    let printed = message.split_once(LAST_OUTPUT).map_or(message, |(_, printed)| printed);
+    printed.lines().find(|line| is_compiler_error(line)).map(str::trim)
+}
 
 /// Returns whether `line` is an error of a compiler: `FILE:LINE:COLUMN: error: TEXT`, as gcc, clang
 /// and bpftrace write it, in any case of letters. Columns can be a range.

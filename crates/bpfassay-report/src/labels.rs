@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Texts of figures and outcomes for tables and messages.
 
-use bpfassay_protocol::tracer_messages::{Losses, Refusal, Step};
+use bpfassay_protocol::{
+    compiler_error::first_compiler_error,
+    tracer_messages::{Losses, Refusal, Step},
+};
 use bpfassay_stats::{Bounds, Estimate, Interval, Summary, Verdict};
 use bpfassay_tool::finding::Start;
 
@@ -286,6 +289,16 @@ pub(crate) fn printed(refusal: &Refusal) -> String {
     }
 }
 
+/// Returns the first error of the tool's compiler, or else what [`printed`] returns.
+pub(crate) fn reason(refusal: &Refusal) -> String {
+    let printed = printed(refusal);
+    // The error is at the start only if the compiler refused the tool.
+    match first_compiler_error(&refusal.message).filter(|error| printed.starts_with(error)) {
+        Some(error) => error.to_owned(),
+        None => printed,
+    }
+}
+
 /// Shortens a text that a tool may have written; a remark has the whole text.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 60;
@@ -333,6 +346,11 @@ mod tests {
             "load: R1 invalid mem access 'scalar'"
         );
         assert_eq!(of("no such file"), "start: ended with exit status 1 before it was ready …");
+        let compiled =
+            "In file included from a.h:9:\nb.h:1:2: error: x\nException: Failed to compile BPF module <text>";
+        assert_eq!(of(compiled), "open: b.h:1:2: error: x …");
+        let message = format!("ended with exit status 1 before it was ready; its last output: {compiled}");
+        assert_eq!(reason(&Refusal::new(Step::Load, message)), "b.h:1:2: error: x");
         let reported =
             Refusal { errno: Some(22), ..Refusal::new(Step::Attach, "failed to load BPF object".to_owned()) };
         assert_eq!(refusal(&reported), "attach: errno 22");

@@ -12,7 +12,7 @@ use super::{PERIOD, QUIET, RunningTool, endpoint};
 use crate::{
     bpf::{self, ObjectKind},
     children::{Children, ended_how},
-    error::Result,
+    error::{Result, quoted},
 };
 
 impl RunningTool {
@@ -31,7 +31,11 @@ impl RunningTool {
             children.reap()?;
             if let Some(status) = children.end_of(self.pid) {
                 self.take()?;
-                return Ok(Some(format!("{} before it was ready{}", ended_how(status), self.quoted())));
+                return Ok(Some(format!(
+                    "{} before it was ready{}",
+                    ended_how(status),
+                    quoted(&self.output.tail().to_string())
+                )));
             }
             let ready = match &self.tool.ready {
                 Ready::Programs { count, .. } => {
@@ -62,7 +66,10 @@ impl RunningTool {
                     Ready::Started => "was not started".to_owned(),
                 };
                 let seconds = self.tool.patience_ms / 1000;
-                return Ok(Some(format!("{waited} {seconds} s after its start{}", self.quoted())));
+                return Ok(Some(format!(
+                    "{waited} {seconds} s after its start{}",
+                    quoted(&self.output.tail().to_string())
+                )));
             }
         }
     }
@@ -75,11 +82,5 @@ impl RunningTool {
         programs
             .extend(bpf::objects(ObjectKind::Program, new)?.into_iter().map(|BpfObject { id, name, .. }| (id, name)));
         Ok(())
-    }
-
-    fn quoted(&self) -> String {
-        let last = self.output.tail().to_string();
-        let last = last.trim();
-        if last.is_empty() { String::new() } else { format!("; its last output: {last}") }
     }
 }

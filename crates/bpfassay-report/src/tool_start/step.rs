@@ -3,7 +3,7 @@
 //! loaders.
 
 use bpfassay_protocol::{
-    compiler_error::is_compiler_error,
+    compiler_error::first_compiler_error,
     tracer_messages::{Refusal, Step},
 };
 use bpfassay_tool::finding::Start;
@@ -26,7 +26,7 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
             // An earlier log belongs to a program without which the tool continued.
             let reason = printed.reason.or_else(|| line_of_verifier(&refusal.message));
             let verifier = reason.filter(|_| step == Step::Load);
-            let message = match line_of_compiler(&refusal.message).filter(|_| step == Step::Open) {
+            let message = match first_compiler_error(&refusal.message).filter(|_| step == Step::Open) {
                 Some(line) => format!("{line}; {}", refusal.message),
                 None => refusal.message.clone(),
             };
@@ -58,13 +58,6 @@ fn line_of_verifier(message: &str) -> Option<String> {
         OF_VERIFIER.iter().any(|phrase| place(&line, phrase).is_some())
     };
     message.lines().rev().find(is_of_verifier).map(|line| line.trim().to_owned())
-}
-
-/// Returns the first error of a compiler in `message`. Later errors can follow from the first one,
-/// and other lines quote the source. The agent keeps the first error of a longer output.
-fn line_of_compiler(message: &str) -> Option<&str> {
-    let printed = message.split_once("; its last output: ").map_or(message, |(_, printed)| printed);
-    printed.lines().find(|line| is_compiler_error(line)).map(str::trim)
 }
 
 /// Finds where bpftrace names an error of a script, such as `stdin:1:1-34: error: …` with line and

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use bpfassay_protocol::compiler_error::first_compiler_error;
 use bpfassay_results::{
     BootVerdict, ByteFigure, RunFailure,
     event::{Ending, RunEnded},
@@ -36,7 +37,8 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     let RunEnded { run, seconds, .. } = ended;
     let run = line(run);
     let before = if ended.reused { ", reused" } else { "" };
-    let message = ends(ended.message.as_deref().unwrap_or_default(), MOST_OF_REASON);
+    let message = ended.message.as_deref().unwrap_or_default();
+    let message = ends(first_compiler_error(message).unwrap_or(message), MOST_OF_REASON);
     let mut lines = vec![match ended.outcome {
         Ending::Measured => {
             let against = if ended.is_expected { "" } else { " AGAINST EXPECTATION" };

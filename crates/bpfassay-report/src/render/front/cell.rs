@@ -133,7 +133,7 @@ impl<'a> CellTexts<'a> {
                 let expected = expectation.as_ref().map(|of| format!("expected was {}; ", errno_name(of.errno)));
                 let starts = refusal.capabilities.as_ref().map(|search| format!("{}; ", starts_with(search)));
                 let [expected, starts, verifier] = [expected, starts, verifier].map(Option::unwrap_or_default);
-                let remark = format!("{}: {expected}{starts}{}{verifier}", why(refusal), labels::printed(refusal));
+                let remark = format!("{}: {expected}{starts}{}{verifier}", why(refusal), labels::reason(refusal));
                 format!("{what} {}", remarks.mark(remark))
             }
             Attach::Unsteady { attached, refused, refusal } => {
