@@ -434,7 +434,7 @@ pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::job::{Program, SummarySource, Workload};
+    use bpfassay_protocol::job::Workload;
     use proptest::prelude::*;
 
     use super::*;
@@ -448,20 +448,7 @@ mod tests {
             tool: None,
             tracer_arguments: Vec::new(),
             until_steady: None,
-            workload: Workload {
-                program: Program::Bundled,
-                arguments: Vec::new(),
-                summary: SummarySource::File,
-                control: true,
-                deadline_ms: None,
-                neighbour: false,
-                bystander: None,
-                mounts: Vec::new(),
-                features: false,
-                capabilities: false,
-                engine: None,
-                script: None,
-            },
+            workload: Workload { control: true, ..Workload::default() },
         }
     }
 

@@ -419,15 +419,7 @@ mod tests {
             program,
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             summary,
-            control: false,
-            deadline_ms: None,
-            neighbour: false,
-            bystander: None,
-            mounts: Vec::new(),
-            features: false,
-            capabilities: false,
-            engine: None,
-            script: None,
+            ..Workload::default()
         }
     }
 

@@ -264,8 +264,9 @@ impl UntilSteady {
 }
 
 /// A workload that runs in its own cgroup on the file system under test. The guest has no code for
-/// kinds of workloads; all differences between them are here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// kinds of workloads; all differences between them are here. The default is the bundled program,
+/// which writes its summary to a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
@@ -313,15 +314,15 @@ pub struct Workload {
     pub engine: Option<IorEngine>,
 }
 
-/// A process that the tools under test are not meant to trace. It runs the bundled program with
-/// one rank after the workload has ended, while tool and tracer are still attached. Its cgroup and
-/// its file system, a tmpfs, are its own.
+/// A process that the tools under test are not meant to trace. It runs after the workload has
+/// ended, while tool and tracer are still attached. Its cgroup and its file system, a tmpfs, are its
+/// own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Bystander {
-    /// IOR options without file names.
-    pub options: Vec<String>,
+    /// What the bystander runs. [`DIRECTORY`] is on its tmpfs.
+    pub workload: Box<Workload>,
     /// Size of its tmpfs in MiB.
     pub size_mib: u32,
 }
@@ -338,11 +339,12 @@ pub struct Script {
 }
 
 /// The program of a workload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Program {
     /// The bundled program of every guest: embedded IOR engine, I/O paths and microbenchmarks.
+    #[default]
     Bundled,
     /// The real IOR from the user's overlay. `mpiexec` launches several ranks.
     ExternalIor {
@@ -357,11 +359,12 @@ pub enum Program {
 }
 
 /// The source of a workload's summary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SummarySource {
     /// A file that the workload writes. [`SUMMARY`] represents it in the arguments.
+    #[default]
     File,
     /// Everything that the program writes to standard output, at most [`MAX_OUTPUT`] bytes.
     Output,

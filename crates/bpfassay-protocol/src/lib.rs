@@ -47,7 +47,7 @@ pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
 /// Version of everything that passes between host and guest. Both sides must have the same version.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 17;
 
 /// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host. The
 /// guest finds it in `/sys/class/virtio-ports/*/name`.

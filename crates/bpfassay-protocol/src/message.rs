@@ -325,13 +325,16 @@ pub struct WarmUp {
 /// Largest number of threads of a workload that are recorded.
 pub const MAX_TASKS: usize = 256;
 
+/// The start of the name of each phase of a bystander.
+pub const BYSTANDER_PREFIX: &str = "bystander-";
+
 /// One timed phase of the workload, between two barriers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "schema"), derive(Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadPhase {
-    /// IOR's name of the phase: `write`, `read`, `writecheck`, `readcheck`. A bystander's name
-    /// begins with `bystander-`.
+    /// IOR's name of the phase: `write`, `read`, `writecheck`, `readcheck`. The name of a
+    /// bystander's phase begins with [`BYSTANDER_PREFIX`].
     pub name: String,
     /// Index of the test in the script, from 0.
     pub test: u32,

@@ -4,8 +4,8 @@
 use std::mem;
 
 use bpfassay_protocol::{
-    job::{Bystander, DIRECTORY, ExtraMount, MountOf, Program, RunSpec, SUMMARY, SummarySource, Workload},
-    message::BystanderFigures,
+    job::{ExtraMount, MountOf, RunSpec, Workload},
+    message::{BYSTANDER_PREFIX, BystanderFigures},
     run_name,
 };
 
@@ -21,31 +21,6 @@ use crate::{
 /// Name of the bystander in messages.
 const BYSTANDER: &str = "the bystander";
 
-/// Returns what the bystander runs. Its file system is a tmpfs at `data` in its own mount
-/// namespace.
-fn workload(bystander: &Bystander, data: &str) -> Workload {
-    let places = ["-o", &format!("{DIRECTORY}/data"), "-O", &format!("summaryFile={SUMMARY}")].map(str::to_owned);
-    let tmpfs = ExtraMount { path: data.to_owned(), of: MountOf::Tmpfs(bystander.size_mib), private: true };
-    Workload {
-        program: Program::Bundled,
-        arguments: ["--ranks=1".to_owned()]
-            .into_iter()
-            .chain(bystander.options.iter().cloned())
-            .chain(places)
-            .collect(),
-        script: None,
-        summary: SummarySource::File,
-        control: true,
-        deadline_ms: None,
-        neighbour: false,
-        bystander: None,
-        mounts: vec![tmpfs],
-        features: false,
-        capabilities: false,
-        engine: None,
-    }
-}
-
 impl RunInFlight<'_, '_> {
     /// Runs the bystander after the workload, if `spec` has one. Tracer and tool are still
     /// attached.
@@ -59,7 +34,9 @@ impl RunInFlight<'_, '_> {
         paths.make_work()?;
         let mut cgroup = Cgroup::make(&self.environment.cgroups, &run_name::of_bystander(&spec.id))?;
         let (phases, code) = (mem::take(&mut self.phases), mem::take(&mut self.workload_code));
-        let measured = self.measure_in_its_cgroup(&workload(bystander, &paths.data), &paths, &mut cgroup);
+        let tmpfs = ExtraMount { path: paths.data.clone(), of: MountOf::Tmpfs(bystander.size_mib), private: true };
+        let workload = Workload { mounts: vec![tmpfs], ..(*bystander.workload).clone() };
+        let measured = self.measure_in_its_cgroup(&workload, &paths, &mut cgroup);
         self.phases = phases;
         self.workload_code.extend(code);
         cgroup.kill()?;
@@ -85,7 +62,7 @@ impl RunInFlight<'_, '_> {
         }
         let mut phases = mem::take(&mut self.phases).finish().map_err(misspoke)?;
         for phase in &mut phases {
-            phase.name.insert_str(0, "bystander-");
+            phase.name.insert_str(0, BYSTANDER_PREFIX);
         }
         Ok(BystanderFigures { cgroup: cgroup.id(), namespace, phases })
     }

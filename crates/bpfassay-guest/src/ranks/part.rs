@@ -60,25 +60,10 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::job::SummarySource;
-
     use super::*;
 
     fn workload(program: Program) -> Workload {
-        Workload {
-            program,
-            arguments: Vec::new(),
-            summary: SummarySource::File,
-            control: false,
-            deadline_ms: None,
-            neighbour: false,
-            bystander: None,
-            mounts: Vec::new(),
-            features: false,
-            capabilities: false,
-            engine: None,
-            script: None,
-        }
+        Workload { program, ..Workload::default() }
     }
 
     #[test]

@@ -66,15 +66,8 @@ impl Stage {
                 program: Program::Path { path: "/bin/sh".to_owned() },
                 arguments: vec!["-c".to_owned(), script.clone()],
                 summary: SummarySource::Output,
-                control: false,
                 deadline_ms: Some(600_000),
-                neighbour: false,
-                bystander: None,
-                mounts: Vec::new(),
-                features: false,
-                capabilities: false,
-                engine: None,
-                script: None,
+                ..Workload::default()
             },
         };
         let task = Task::Runs { runs: runs.iter().map(spec).collect() };

@@ -183,21 +183,22 @@ fn engines(results: &Results) -> BTreeSet<String> {
 }
 
 fn difference(base: &Workload, new: &Workload) -> String {
-    let options = |workload: &Workload| {
-        let program = match &workload.program {
-            Program::Bundled => String::new(),
-            Program::ExternalIor { ranks } => format!("{ranks} ranks of IOR "),
-            Program::Path { path } => format!("{path} "),
-        };
-        let deadline = workload.deadline_ms.map_or_else(String::new, |ms| format!(", deadline {ms} ms"));
-        let neighbour = if workload.neighbour { ", neighbour" } else { "" };
-        let bystander =
-            workload.bystander.as_ref().map(|bystander| format!(", bystander `{}`", bystander.options.join(" ")));
-        let bystander = bystander.unwrap_or_default();
-        format!("`{program}{}`{deadline}{neighbour}{bystander}", workload.arguments.join(" "))
-    };
     let [base, new] = [base, new].map(options);
     if base == new { "the file system".to_owned() } else { format!("{base} against {new}") }
+}
+
+/// Formats what `workload` runs, and how.
+fn options(workload: &Workload) -> String {
+    let program = match &workload.program {
+        Program::Bundled => String::new(),
+        Program::ExternalIor { ranks } => format!("{ranks} ranks of IOR "),
+        Program::Path { path } => format!("{path} "),
+    };
+    let deadline = workload.deadline_ms.map_or_else(String::new, |ms| format!(", deadline {ms} ms"));
+    let neighbour = if workload.neighbour { ", neighbour" } else { "" };
+    let bystander =
+        workload.bystander.as_ref().map(|bystander| format!(", bystander {}", options(&bystander.workload)));
+    format!("`{program}{}`{deadline}{neighbour}{}", workload.arguments.join(" "), bystander.unwrap_or_default())
 }
 
 fn in_each(base: &Results, new: &Results) -> String {

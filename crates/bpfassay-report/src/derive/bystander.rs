@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The bystander: the cost of a tool for a process that the tool is not meant to trace.
 
-use bpfassay_protocol::{Operation, message::RunFigures};
+use bpfassay_protocol::{
+    Operation,
+    message::{BYSTANDER_PREFIX, RunFigures},
+};
 use bpfassay_results::{BystanderCalls, BystanderCost, Figure, NO_COUNTS, RunResult};
 use bpfassay_study::{Cell, MetricName};
 
 use super::{context::DeriveContext, cost};
 
 /// The phases of a bystander that move data. Checks of data are not measured.
-const PHASES: [(Operation, &str); 2] = [(Operation::Write, "bystander-write"), (Operation::Read, "bystander-read")];
+const PHASES: [(Operation, &str); 2] = [(Operation::Write, "write"), (Operation::Read, "read")];
 
 /// Derives the calls of the bystander of a run, in a guest of `cpus` CPUs.
 pub(super) fn of_run(figures: &RunFigures, cpus: u32) -> Vec<BystanderCalls> {
     let Some(bystander) = &figures.bystander else { return Vec::new() };
-    let is_there = |(_, name): &(Operation, &str)| bystander.phases.iter().any(|phase| phase.name == *name);
-    let calls = |(operation, name): (Operation, &str)| {
-        let work = cost::work(figures, name, cost::moved(operation), cpus);
+    let calls = |(operation, name)| {
+        let name = format!("{BYSTANDER_PREFIX}{name}");
+        bystander.phases.iter().find(|phase| phase.name == name)?;
+        let work = cost::work(figures, &name, cost::moved(operation), cpus);
         Some(BystanderCalls { name: name.parse().ok()?, direct_cost: None, work })
     };
-    PHASES.into_iter().filter(is_there).filter_map(calls).collect()
+    PHASES.into_iter().filter_map(calls).collect()
 }
 
 /// Derives the costs of the bystander's calls in `runs` of `cell`. `why_none` tells why no run was

@@ -361,7 +361,7 @@ fn command(workload: &Workload) -> String {
         whole.push_str(&format!(", {ranks} {}", if ranks == "1" { "rank" } else { "ranks" }));
     }
     if let Some(bystander) = &workload.bystander {
-        whole.push_str(&format!("; bystander {}", bystander.options.join(" ")));
+        whole.push_str(&format!("; bystander {}", command(&bystander.workload)));
     }
     plain::excerpt(&whole, LONGEST_COMMAND)
 }

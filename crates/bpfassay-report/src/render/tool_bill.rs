@@ -2,6 +2,7 @@
 //! The bill of a tool: all that it costs on one target, each figure with its unit, or why it was
 //! not measured.
 
+use bpfassay_protocol::message::BYSTANDER_PREFIX;
 use bpfassay_results::{CellResult, Direct, Figure, Loaded, NO_COUNTS, Results};
 use bpfassay_study::Series;
 
@@ -82,7 +83,7 @@ pub(super) fn cells_by_tool(results: &Results) -> Vec<(&str, Vec<&CellResult>)> 
 
 /// Returns the name of a bystander's calls without what all have in common: `write`.
 pub(super) fn short(name: &str) -> &str {
-    name.strip_prefix("bystander-").unwrap_or(name)
+    name.strip_prefix(BYSTANDER_PREFIX).unwrap_or(name)
 }
 
 /// Formats direct costs: `write 529.0, read 530.2`.

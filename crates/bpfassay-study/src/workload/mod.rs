@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{
     Arch, Operation,
-    job::{ExtraMount, FileSystem, Nfs, Program, SummarySource, Workload},
+    job::{ExtraMount, FileSystem, Nfs, Workload},
 };
 use bpfassay_tool::Supply;
 use schemars::JsonSchema;
@@ -206,20 +206,7 @@ impl From<Workload> for Case {
 /// Builds a workload of the bundled program with these arguments. It stops at barriers and writes
 /// its summary to a file.
 fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
-    Workload {
-        program: Program::Bundled,
-        arguments: arguments.into_iter().collect(),
-        summary: SummarySource::File,
-        control: true,
-        deadline_ms: None,
-        neighbour: false,
-        bystander: None,
-        mounts: Vec::new(),
-        features: false,
-        capabilities: false,
-        engine: None,
-        script: None,
-    }
+    Workload { arguments: arguments.into_iter().collect(), control: true, ..Workload::default() }
 }
 
 /// The names of a case and its workload.

@@ -3,9 +3,9 @@
 
 use bpfassay_input::document::{Field, Reported};
 use bpfassay_ior::Api;
-use bpfassay_protocol::job::Bystander;
+use bpfassay_protocol::job::{Bystander, IorEngine};
 
-use super::{EngineChoice, kept_files, named_files, plan_of_options, to_test};
+use super::{EngineChoice, kept_files, named_files, plan_of_options, run, to_test};
 
 /// Size of the bystander's file system in MiB.
 const SIZE_MIB: u32 = 16;
@@ -43,5 +43,5 @@ pub(super) fn read(
 
 /// Creates the part of a job for the bystander with these options.
 pub(super) fn job(options: &[String]) -> Bystander {
-    Bystander { options: options.to_vec(), size_mib: SIZE_MIB }
+    Bystander { workload: Box::new(run(IorEngine::Embedded, (1, 1), options)), size_mib: SIZE_MIB }
 }
