@@ -79,6 +79,22 @@ fn vfsstat_of_bcc() {
 }
 
 #[test]
+fn nfsslower_of_bcc() {
+    // tools/nfsslower.py in bcc 0.31: "%-8s %-14.14s %-6s %1s %-7s %-8d %7.2f %s". The name of a
+    // file that getattr was called for can be empty.
+    let text = "Tracing NFS operations... Ctrl-C to quit\n\
+                TIME     COMM           PID    T BYTES   OFF_KB   LAT(ms) FILENAME\n\
+                00:00:46 ior            132    W 4096    0           0.01 data\n\
+                00:00:46 ior            132    R 100     4           0.01 data\n\
+                00:00:46 ior            132    O 0       0           0.08 data\n\
+                00:00:46 ior            132    G 0       0           0.08  \n\
+                00:00:46 kworker/u2:0   17     C 0       0           0.08 data\n";
+    let readings = read(&bundled("nfsslower-bpfcc"), &printed(Stream::Stdout, &[(3, text)]), None).unwrap();
+    assert_eq!(shown(&readings), [(3, 1, "ior", 1), (3, 3, "ior", 4096), (3, 0, "ior", 1), (3, 2, "ior", 100)]);
+    assert_eq!((readings.unread, readings.first_unread.as_deref()), (0, None));
+}
+
+#[test]
 fn filetop_of_libbpf_tools() {
     // libbpf-tools/filetop.c: "%-7d %-16s %-6lld %-6lld %-7lld %-7lld %c %s", after a line from
     // /proc/loadavg and a heading.
