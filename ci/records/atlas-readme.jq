@@ -2,6 +2,8 @@
 # results/atlas/README.md from atlas.json: sentences, and a table of tool × target.
 
 def cell_text: gsub("\\|"; "\\|") | gsub("`"; "'");
+# The reason without the place of a compiler's error, which differs between versions of a header.
+def shared_reason: .reason | sub(":[0-9]+:[0-9]+: (?<error>(fatal )?error: )"; ": \(.error)") | cell_text;
 def count($one; $many): if . == 1 then "1 \($one)" else "\(.) \($many)" end;
 def list: if length < 2 then join("") else (.[:-1] | join(", ")) + " and " + .[-1] end;
 def sign: {"loads": "✔", "does not load": "✘ load", "does not attach": "✘ attach", "does not start": "✘ start",
@@ -43,8 +45,8 @@ def sentences:
     ([$targets[] as $target | {$target, cells: [$cells[] | select(.target == $target)]} | select(.cells != [])
        | . + {refused: [.cells[] | select(.state != "loads")]}] | max_by(.refused | length) | select(.refused != [])
      | "Most tools are refused on \(.target): \(.refused | length) of \(.cells | length)."),
-    ([$cells[] | select(.state != "loads")] | group_by([.state, .reason]) | max_by([.[].tool] | unique | length) | select(. != null)
-     | "The reason that most tools share is “\(.[0].reason | cell_text)”: \([.[].tool] | unique | names)."),
+    ([$cells[] | select(.state != "loads")] | group_by([.state, shared_reason]) | max_by([.[].tool] | unique | length) | select(. != null)
+     | "The reason that most tools share is “\(.[0] | shared_reason)”: \([.[].tool] | unique | names)."),
     ($targets | map(split(" ")[0]) | unique[] as $arch | [$targets[] | select(startswith($arch + " "))] | select(length > 1)
      | (.[0] as $old | .[-1] as $new | $atlas | lost($old; $new) as $lost | lost($new; $old) as $gained
         | "From \($old) to \($new), \($lost | length | count("tool is"; "tools are")) lost"
@@ -117,8 +119,9 @@ with_cells
 "| tools | target | what happened |",
 "|---|---|---|",
 ([cells[] | select((.state | startswith("does not")) or .state == "failed")]
-  | group_by([.reason, .state]) | sort_by(-length, .[0].reason)[]
-  | "| \([.[].tool] | unique | map("`\(.)`") | join(", ")) | \([.[].target] | unique | in_order($targets) | join(", ")) | \(.[0].state): \(.[0].reason | cell_text) |"),
+  | group_by([shared_reason, .state]) | sort_by(-length, (.[0] | shared_reason))[] | .[0] as $first
+  | group_by(.tool) | map({tool: .[0].tool, targets: ([.[].target] | in_order($targets))}) | group_by(.targets)[]
+  | "| \(map("`\(.tool)`") | join(", ")) | \(.[0].targets | join(", ")) | \($first.state): \($first | shared_reason) |"),
 "",
 "## Findings",
 "",
