@@ -19,8 +19,8 @@ const SEARCHED: usize = 256 << 10;
 /// Longest error line that is kept, in bytes.
 const LONGEST_ERROR: usize = 512;
 
-/// The end of a stream, from the start of a line if that line is short enough, and the first error
-/// of a compiler if it came before the end: later errors follow from the first one.
+/// The end of a stream, and the first error of a compiler if it came before the end: later errors
+/// follow from the first one. The end begins with a whole line unless that line is too long.
 #[derive(Debug, Default)]
 pub(crate) struct OutputTail {
     end: Vec<u8>,
