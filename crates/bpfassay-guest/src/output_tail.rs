@@ -80,7 +80,7 @@ impl std::fmt::Display for OutputTail {
     }
 }
 
-/// Returns the first line of `text` that is an error of a compiler, at most [`LONGEST_ERROR`] bytes.
+/// Returns the first error of a compiler in `text`, at most [`LONGEST_ERROR`] bytes of the line.
 fn first_error(text: &[u8]) -> Option<String> {
     let lines = text.split(|&byte| byte == b'\n');
     let mut lines = lines.map(|line| String::from_utf8_lossy(line.get(..LONGEST_ERROR).unwrap_or(line)));

@@ -2,7 +2,7 @@
 //! The error lines of compilers in what a program printed. The guest keeps the first one, and the
 //! host shows it.
 
-/// What stands between a problem of a program and the tail of what the program printed.
+/// The text between a problem of a program and the tail of the output of the program.
 pub const LAST_OUTPUT: &str = "; its last output: ";
 
 /// Returns the first error of a compiler in `message`, which can begin with a problem and

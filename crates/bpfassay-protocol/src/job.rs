@@ -314,14 +314,14 @@ pub struct Workload {
     pub engine: Option<IorEngine>,
 }
 
-/// A process that the tools under test are not meant to trace. It runs after the workload has
-/// ended, while tool and tracer are still attached. Its cgroup and its file system, a tmpfs, are its
-/// own.
+/// A process that the tools under test are not meant to trace. It runs after the workload,
+/// while tool and tracer are still attached. It has a cgroup of its own, and a tmpfs of its own as
+/// its file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Bystander {
-    /// What the bystander runs. [`DIRECTORY`] is on its tmpfs.
+    /// The program and its arguments, in which [`DIRECTORY`] is on the tmpfs.
     pub workload: Box<Workload>,
     /// Size of its tmpfs in MiB.
     pub size_mib: u32,

@@ -38,7 +38,9 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     let run = line(run);
     let before = if ended.reused { ", reused" } else { "" };
     let message = ended.message.as_deref().unwrap_or_default();
-    let message = ends(first_compiler_error(message).unwrap_or(message), MOST_OF_REASON);
+    // A run can fail for another reason than an error that its tool printed.
+    let of_compiler = first_compiler_error(message).filter(|_| matches!(ended.outcome, Ending::Refused));
+    let message = ends(of_compiler.unwrap_or(message), MOST_OF_REASON);
     let mut lines = vec![match ended.outcome {
         Ending::Measured => {
             let against = if ended.is_expected { "" } else { " AGAINST EXPECTATION" };
@@ -178,6 +180,16 @@ pub(super) mod tests {
                 assert!(text.len() < 3000, "{} bytes", text.len());
             }
         }
+    }
+
+    #[test]
+    fn a_compiler_s_error_is_the_reason_of_a_refusal_only() {
+        let message = "it ended; its last output: a.c:1:2: error: x\nFailed to compile";
+        let shown = |outcome| lines_of(&RunEnded { outcome, message: Some(message.to_owned()), ..hostile() }).remove(0);
+        assert!(shown(Ending::Refused).ends_with(": refused: a.c:1:2: error: x"));
+        assert!(
+            shown(Ending::Failed).ends_with("FAILED: it ended; its last output: a.c:1:2: error: x Failed to compile")
+        );
     }
 
     #[test]
