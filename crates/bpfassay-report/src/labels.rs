@@ -289,8 +289,10 @@ pub(crate) fn printed(refusal: &Refusal) -> String {
     }
 }
 
-/// Returns the first error of the tool's compiler, or else what [`printed`] returns.
-pub(crate) fn reason(refusal: &Refusal) -> String {
+/// Returns why a tool was refused: the first error of a compiler if compiling is the step that
+/// failed, or else what the tool or its loader printed.
+#[must_use]
+pub fn reason(refusal: &Refusal) -> String {
     let printed = printed(refusal);
     // The error is at the start only if the compiler refused the tool.
     match first_compiler_error(&refusal.message).filter(|error| printed.starts_with(error)) {

@@ -25,3 +25,4 @@ mod tool_start;
 pub mod trend;
 
 pub use derive::{Streamed, StreamedError, derive, derive_all, derive_in, overheads_again, sampling::to_do};
+pub use labels::reason;

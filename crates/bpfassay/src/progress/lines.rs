@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use bpfassay_protocol::compiler_error::first_compiler_error;
+use bpfassay_protocol::tracer_messages::{Refusal, Step};
+use bpfassay_report::reason;
 use bpfassay_results::{
     BootVerdict, ByteFigure, RunFailure,
     event::{Ending, RunEnded},
@@ -38,9 +39,11 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     let run = line(run);
     let before = if ended.reused { ", reused" } else { "" };
     let message = ended.message.as_deref().unwrap_or_default();
-    // A run can fail for another reason than an error that its tool printed.
-    let of_compiler = first_compiler_error(message).filter(|_| matches!(ended.outcome, Ending::Refused));
-    let message = ends(of_compiler.unwrap_or(message), MOST_OF_REASON);
+    let message = match ended.outcome {
+        Ending::Refused => reason(&Refusal::new(Step::Load, message.to_owned())),
+        Ending::Measured | Ending::Failed => message.to_owned(),
+    };
+    let message = ends(&message, MOST_OF_REASON);
     let mut lines = vec![match ended.outcome {
         Ending::Measured => {
             let against = if ended.is_expected { "" } else { " AGAINST EXPECTATION" };
@@ -184,12 +187,20 @@ pub(super) mod tests {
 
     #[test]
     fn a_compiler_s_error_is_the_reason_of_a_refusal_only() {
-        let message = "it ended; its last output: a.c:1:2: error: x\nFailed to compile";
-        let shown = |outcome| lines_of(&RunEnded { outcome, message: Some(message.to_owned()), ..hostile() }).remove(0);
-        assert!(shown(Ending::Refused).ends_with(": refused: a.c:1:2: error: x"));
-        assert!(
-            shown(Ending::Failed).ends_with("FAILED: it ended; its last output: a.c:1:2: error: x Failed to compile")
-        );
+        let shown = |outcome, end: &str| {
+            let message = Some(format!("it ended; its last output: a.c:1:2: error: x\n{end}"));
+            lines_of(&RunEnded { outcome, message, ..hostile() }).remove(0)
+        };
+        let compiling = "Exception: Failed to compile BPF module";
+        assert!(shown(Ending::Refused, compiling).ends_with(": refused: a.c:1:2: error: x"));
+        for (outcome, end) in [
+            (Ending::Failed, compiling),
+            // The tool went on without what did not compile.
+            (Ending::Refused, "Exception: Failed to attach BPF program"),
+        ] {
+            let line = shown(outcome, end);
+            assert!(line.ends_with(&format!("it ended; its last output: a.c:1:2: error: x {end}")), "{line}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
 };
 
 use crate::common::{bpfassay, exits, exits_in, printed};
@@ -461,4 +462,20 @@ fn what_there_is_to_measure_with_is_listed() {
     }
     assert!(exits_in(directory.path(), &["list", "results"], 0).contains("no results"));
     assert!(exits_in(directory.path(), &["list", "results", "nowhere"], 2).contains("cannot read nowhere"));
+}
+
+/// The page shortens digests and breaks a line.
+#[test]
+fn the_page_on_verify_shows_what_verify_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/how-to/verify.md")).unwrap();
+    let shown = page.split("```console\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let output = bpfassay(&root).args(["verify", "results/quick", "--files"]).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let is_digest = |word: &&str| word.len() == 64;
+    let digests: Vec<&str> = printed.split_whitespace().filter(is_digest).collect();
+    assert_eq!(digests.len(), 2, "{printed}");
+    let short =
+        digests.iter().fold(printed.clone(), |text, digest| text.replace(digest, &format!("{}…", &digest[..8])));
+    assert_eq!(shown.replace("\n  ", " "), short);
 }
