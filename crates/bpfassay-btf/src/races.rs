@@ -27,12 +27,15 @@ pub struct SharedMap {
 }
 
 /// An update of a shared value that another CPU can undo.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RacyUpdate {
     /// Index of the instruction that stores.
     pub instruction: u32,
     /// The kernel's id of the map.
     pub map: u32,
+    /// Whether the instruction stores to another place on another path. The compiler merged two
+    /// statements, and its source line is one of the two.
+    pub is_merged: bool,
 }
 
 /// Answers of the kernel about a program.
@@ -87,7 +90,12 @@ pub fn racy_updates(instructions: &[Instruction], kernel: &impl Kernel) -> Resul
             if is_unnamed && !found.is_empty() {
                 return Err("the kernel does not show which functions it calls".to_owned());
             }
-            return Ok(found.into_iter().collect());
+            let update = |(at, map): (usize, u32)| RacyUpdate {
+                instruction: u32::try_from(at).unwrap_or(u32::MAX),
+                map,
+                is_merged: states[at].as_ref().and_then(|state| state.stored_to(&instructions[at])) != Some(map),
+            };
+            return Ok(found.into_iter().map(update).collect());
         };
         let known = states.get_mut(at).ok_or_else(outside)?;
         let state = match known.take() {
@@ -135,7 +143,8 @@ struct Step<'a, K> {
     at: usize,
     state: State,
     kernel: &'a K,
-    found: &'a mut BTreeSet<RacyUpdate>,
+    /// Index of each instruction that stores, and the map.
+    found: &'a mut BTreeSet<(usize, u32)>,
     /// Whether the name of a called function is not known.
     is_unnamed: &'a mut bool,
 }
@@ -240,8 +249,7 @@ impl<K: Kernel> Step<'_, K> {
     fn found(&mut self, map: u32) {
         let is_shared = self.kernel.map(map).is_some_and(|map| map.is_shared);
         if is_shared && !self.state.is_locked {
-            let instruction = u32::try_from(self.at).unwrap_or(u32::MAX);
-            self.found.insert(RacyUpdate { instruction, map });
+            self.found.insert((self.at, map));
         }
     }
 

@@ -258,7 +258,7 @@ pub struct BpfObject {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Races {
-    /// The first update of each map in each program.
+    /// One update of each map in each program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub updates: Vec<RacyUpdate>,
     /// Programs that could not be followed, each with the reason.
@@ -276,7 +276,8 @@ pub struct RacyUpdate {
     pub program: String,
     /// The kernel's id of the map, as in [`ToolFigures::maps`].
     pub map: u32,
-    /// File, number and text of the source line that stores, if the program has line records.
+    /// File, number and text of the source line that stores, if the program has line records and
+    /// the compiler merged no other update into the instruction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
 }

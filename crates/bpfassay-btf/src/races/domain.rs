@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::instruction::{FRAME, Instruction};
+use crate::instruction::{CALL, FRAME, Instruction};
 
 use super::{IF_EQUAL, IF_NOT_EQUAL};
 
@@ -122,6 +122,17 @@ impl State {
 
     pub(super) fn get(&self, register: u8) -> Value {
         self.registers.get(usize::from(register)).copied().unwrap_or_default()
+    }
+
+    /// Returns the map to which `instruction`, a store or a call of an update, stores; `None` if it
+    /// is not the same value on all paths.
+    pub(super) fn stored_to(&self, instruction: &Instruction) -> Option<u32> {
+        let register = if instruction.code == CALL { 1 } else { instruction.target };
+        match self.get(register) {
+            Value::Element(place) => Some(place.map),
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
     }
 
     pub(super) fn set(&mut self, register: u8, value: Value) {

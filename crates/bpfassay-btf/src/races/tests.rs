@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::instruction::{EXIT, JUMP};
 
-/// Ids of maps: shared hash, per-CPU hash, shared array.
+/// Ids of maps: two shared hashes, per-CPU hash, shared array.
 const HASH: i32 = 7;
+const OTHER: i32 = 6;
 const PER_CPU: i32 = 8;
 const ARRAY: i32 = 9;
 
@@ -30,7 +31,7 @@ struct Guest;
 
 impl Kernel for Guest {
     fn map(&self, id: u32) -> Option<SharedMap> {
-        let is_shared = matches!(id.cast_signed(), HASH | ARRAY);
+        let is_shared = matches!(id.cast_signed(), HASH | OTHER | ARRAY);
         Some(SharedMap { key_size: 16, value_size: 16, is_shared })
     }
 
@@ -88,6 +89,26 @@ fn what_is_added_to_a_shared_value_without_an_atomic_instruction_is_racy() {
     // The sum goes to another place of the value.
     let moved: &[Word] = &[(0x79, 1, 0, 0, 0), (ADD_CONSTANT, 1, 0, 0, 1), (0x7b, 0, 1, 8, 0)];
     assert_eq!(found(&[&lookup(HASH), moved]), [0_u32; 0]);
+}
+
+/// `if (r6) first += 1; else second += 1;`, where both branches share the addition.
+fn merged(first: i32, second: i32) -> Vec<Word> {
+    let branch: &[Word] = &[(0x15, 6, 0, 9, 0)];
+    let over: &[Word] = &[(JUMP, 0, 0, 8, 0)];
+    [branch, &lookup_before(12, first), over, &lookup_before(3, second), PLUS_ONE].concat()
+}
+
+#[test]
+fn an_instruction_that_updates_different_values_is_merged() {
+    let updates = |parts: &[&[Word]]| {
+        let words = [&parts.concat()[..], &[(EXIT, 0, 0, 0, 0)]].concat();
+        let updates = racy_updates(&code(&words), &Guest).unwrap();
+        updates.into_iter().map(|update| (update.map.cast_signed(), update.is_merged)).collect::<Vec<_>>()
+    };
+    assert_eq!(updates(&[&lookup(HASH), PLUS_ONE]), [(HASH, false)]);
+    let of_two_maps = updates(&[&merged(HASH, OTHER)]);
+    assert!(matches!(of_two_maps[..], [(HASH | OTHER, true)]), "{of_two_maps:?}");
+    assert_eq!(updates(&[&merged(HASH, HASH)]), [(HASH, true)]);
 }
 
 #[test]

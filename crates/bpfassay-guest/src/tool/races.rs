@@ -43,12 +43,14 @@ pub(super) fn find(programs: &BTreeSet<u32>) -> Races {
     for OpenedProgram { name: program, source } in opened {
         let found = source.and_then(|(source, instructions)| Ok((racy_updates(&instructions, &kernel)?, source)));
         match found {
-            Ok((updates, source)) => {
+            Ok((mut updates, source)) => {
+                // An update with a source line says more.
+                updates.sort_by_key(|update| update.is_merged);
                 let mut known = BTreeSet::new();
                 let new = updates.into_iter().filter(|update| known.insert(update.map)).map(|update| RacyUpdate {
                     program: program.clone(),
                     map: update.map,
-                    line: line_of(&source, update.instruction, &mut types),
+                    line: line_of(&source, update, &mut types),
                 });
                 races.updates.extend(new);
             }
@@ -147,11 +149,11 @@ impl Kernel for RunningKernel {
     }
 }
 
-/// Returns the source line of an instruction, if the program has line records: the file's name, the
+/// Returns the source line of an update, if the program has line records: the file's name, the
 /// number of the line and the text. The number 0 means that the compiler knew no line.
-fn line_of(source: &ProgramSource, instruction: u32, types: &mut BtfById) -> Option<String> {
-    let record = source.lines.iter().rfind(|line| line.instruction <= instruction)?;
-    if record.line() == 0 {
+fn line_of(source: &ProgramSource, update: bpfassay_btf::races::RacyUpdate, types: &mut BtfById) -> Option<String> {
+    let record = source.lines.iter().rfind(|line| line.instruction <= update.instruction)?;
+    if record.line() == 0 || update.is_merged {
         return None;
     }
     let strings = types.strings(source.btf)?;
