@@ -33,8 +33,8 @@ pub struct RacyUpdate {
     pub instruction: u32,
     /// The kernel's id of the map.
     pub map: u32,
-    /// Whether the instruction stores to another place on another path. The compiler merged two
-    /// statements, and its source line is one of the two.
+    /// Whether the instruction does not store to this map on all paths. The compiler merged two
+    /// statements, and the source line can be that of the other one.
     pub is_merged: bool,
 }
 
@@ -206,6 +206,7 @@ impl<K: Kernel> Step<'_, K> {
             MOVE_CONSTANT | MOVE_CONSTANT_HALF => Value::Constant(immediate),
             ADD_CONSTANT if let Value::Frame(frame) = of_target => Value::Frame(frame.saturating_add(immediate)),
             ADD_CONSTANT if let Value::Element(place) = of_target => Value::Element(place.plus(immediate)),
+            ADD_CONSTANT if let Value::OfMap(_) = of_target => of_target,
             // An inlined lookup of a hash map adds the distance of the value.
             ADD_CONSTANT if let Value::Inlined(place) = of_target => Value::Element(place),
             // An inlined lookup of an array adds the index to the address of the values.

@@ -277,7 +277,7 @@ pub struct RacyUpdate {
     /// The kernel's id of the map, as in [`ToolFigures::maps`].
     pub map: u32,
     /// File, number and text of the source line that stores, if the program has line records and
-    /// the compiler merged no other update into the instruction.
+    /// the compiler merged no update of another map into the instruction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
 }

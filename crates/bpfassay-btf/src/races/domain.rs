@@ -36,6 +36,8 @@ pub(super) enum Value {
     Inlined(Place),
     /// The address of a place in a value.
     Element(Place),
+    /// The address of a place in a value of this map, from different lookups.
+    OfMap(u32),
     /// A number from this place.
     Loaded {
         place: Place,
@@ -57,6 +59,13 @@ impl Value {
             _ if self == other => self,
             (Self::Constant(0), value @ (Self::Inlined(_) | Self::Element(_) | Self::Loaded { .. }))
             | (value @ (Self::Inlined(_) | Self::Element(_) | Self::Loaded { .. }), Self::Constant(0)) => value,
+            (Self::Element(Place { map, .. }) | Self::OfMap(map), Self::Element(Place { map: same, .. }))
+            | (Self::Element(Place { map, .. }), Self::OfMap(same))
+                if map == same =>
+            {
+                Self::OfMap(map)
+            }
+            (Self::Constant(0), Self::OfMap(map)) | (Self::OfMap(map), Self::Constant(0)) => Self::OfMap(map),
             (Self::Number | Self::Constant(_), Self::Loaded { place, .. })
             | (Self::Loaded { place, .. }, Self::Number | Self::Constant(_)) => {
                 Self::Loaded { place, is_changed: true }
@@ -125,12 +134,12 @@ impl State {
     }
 
     /// Returns the map to which `instruction`, a store or a call of an update, stores; `None` if it
-    /// is not the same value on all paths.
+    /// is not the same map on all paths.
     pub(super) fn stored_to(&self, instruction: &Instruction) -> Option<u32> {
         let register = if instruction.code == CALL { 1 } else { instruction.target };
         match self.get(register) {
             Value::Element(place) => Some(place.map),
-            Value::Map(map) => Some(map),
+            Value::Map(map) | Value::OfMap(map) => Some(map),
             _ => None,
         }
     }
