@@ -191,7 +191,7 @@ pub(super) mod tests {
             let message = Some(format!("it ended; its last output: a.c:1:2: error: x\n{end}"));
             lines_of(&RunEnded { outcome, message, ..hostile() }).remove(0)
         };
-        let compiling = "Exception: Failed to compile BPF module";
+        let compiling = "Exception: Failed to compile BPF module <text>";
         assert!(shown(Ending::Refused, compiling).ends_with(": refused: a.c:1:2: error: x"));
         for (outcome, end) in [
             (Ending::Failed, compiling),
