@@ -48,10 +48,14 @@ fn code(words: &[Word]) -> Vec<Instruction> {
     words.iter().map(instruction).collect()
 }
 
+fn updates(parts: &[&[Word]]) -> Vec<RacyUpdate> {
+    let words = [&parts.concat()[..], &[(EXIT, 0, 0, 0, 0)]].concat();
+    racy_updates(&code(&words), &Guest).unwrap()
+}
+
 /// Returns the instructions of racy updates in a program.
 fn found(parts: &[&[Word]]) -> Vec<u32> {
-    let words = [&parts.concat()[..], &[(EXIT, 0, 0, 0, 0)]].concat();
-    racy_updates(&code(&words), &Guest).unwrap().into_iter().map(|update| update.instruction).collect()
+    updates(parts).into_iter().map(|update| update.instruction).collect()
 }
 
 /// A load of 8 bytes from register 0 to register 1, an addition of 1, a store back.
@@ -100,16 +104,14 @@ fn merged(first: i32, second: i32) -> Vec<Word> {
 
 #[test]
 fn an_instruction_that_updates_different_maps_is_merged() {
-    let updates = |parts: &[&[Word]]| {
-        let words = [&parts.concat()[..], &[(EXIT, 0, 0, 0, 0)]].concat();
-        let updates = racy_updates(&code(&words), &Guest).unwrap();
-        updates.into_iter().map(|update| (update.map.cast_signed(), update.is_merged)).collect::<Vec<_>>()
+    let maps = |parts: &[&[Word]]| -> Vec<(i32, bool)> {
+        updates(parts).into_iter().map(|update| (update.map.cast_signed(), update.is_merged)).collect()
     };
-    assert_eq!(updates(&[&lookup(HASH), PLUS_ONE]), [(HASH, false)]);
-    let of_two_maps = updates(&[&merged(HASH, OTHER)]);
+    assert_eq!(maps(&[&lookup(HASH), PLUS_ONE]), [(HASH, false)]);
+    let of_two_maps = maps(&[&merged(HASH, OTHER)]);
     assert!(matches!(of_two_maps[..], [(HASH | OTHER, true)]), "{of_two_maps:?}");
     // A value is looked up again after its key was added.
-    assert_eq!(updates(&[&merged(HASH, HASH)]), [(HASH, false)]);
+    assert_eq!(maps(&[&merged(HASH, HASH)]), [(HASH, false)]);
 }
 
 #[test]

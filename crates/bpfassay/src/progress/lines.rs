@@ -40,6 +40,7 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     let before = if ended.reused { ", reused" } else { "" };
     let message = ended.message.as_deref().unwrap_or_default();
     let message = match ended.outcome {
+        // The event has no step. The loader's own words in the message tell which one failed.
         Ending::Refused => reason(&Refusal::new(Step::Load, message.to_owned())),
         Ending::Measured | Ending::Failed => message.to_owned(),
     };
