@@ -74,7 +74,8 @@ def sentences:
        | select($a.costs[$call] >= 100 and $x.costs[$call] > 2 * $a.costs[$call]) | {name: $name, mostly: $x.mostly[$call]}] | unique_by(.name)
      | select(. != []) | "On 6.12, \(length | count("tool costs"; "tools cost")) more than twice as many instructions on x86_64 as on aarch64: \(map(.name) | names). On x86_64 most are in \(map(.mostly) | unique | map("`\(.)`") | list)."),
     ([cells[] | {tool, kind: .findings[].kind}] | group_by(.kind) | select(. != [])
-     | "Findings: " + (map("\(.[0].kind) (\([.[].tool] | unique | length | count("tool"; "tools")))") | list) + ".");
+     | "Findings: " + (map("\(.[0].kind) (\([.[].tool] | unique | length | count("tool"; "tools")))") | list)
+       + ". [Not every cell](#not-looked-for) was searched for each of them.");
 
 # One sentence for each package and target: how many load, and which do not. A tool that fails
 # later is in the table of reasons only.
@@ -130,6 +131,16 @@ with_cells
 ([cells[] | . as $cell | .findings[] | {tool: $cell.tool, target: $cell.target, kind, evidence}]
   | group_by([.tool, .kind])[]
   | "| `\(.[0].tool)` | \([.[].target] | in_order($targets) | join(", ")) | \(.[0].kind), on \(.[0].target): \(.[0].evidence | cell_text) |"),
+"",
+"## Not looked for",
+"",
+"A check does not look for prototype-differs, and does not compare what a tool reports. Of the \([cells[] | select(.state == "loads")] | length)",
+"cells that load, the following were not searched for the other findings. For \([cells[] | select(.state == "loads" and .not_looked_for == null)] | length) cells there is no record.",
+"",
+"| finding | cells | why |",
+"|---|---:|---|",
+([cells[] | .not_looked_for // {} | to_entries[]] | group_by([.key, .value])[]
+  | "| \(.[0].key) | \(length) | \(.[0].value | cell_text) |"),
 "",
 "## Costs",
 "",

@@ -58,14 +58,23 @@ def state:
         else {state: "does not start", reason: ($message | reason)} end
     else {state: "not measured", reason: ($attach.reason // "unsteady")} end;
 
+# The kinds of findings that a check looks for after the tool loaded.
+def behaviour: ["does-not-attach", "idle-cpu", "left-behind", "map-full", "memory-held", "missed-probes", "racy-update", "slow-attach", "slow-detach"];
+
+# Why a check could not look for a kind of finding, by kind.
+def not_looked_for:
+  [(.tool_result.findings // [])[] | select(.status == "not-evaluated" and (.kind | IN(behaviour[]))) | {(.kind): must("reason")}] | add // {};
+
 def cell:
   (.tool_result.loaded // {programs: []}) as $loaded
+  | not_looked_for as $not_looked_for
   | {target: target} + state
   | if .state == "loads" then . + {
       programs: ($loaded.programs | length),
       verified_instructions: ([$loaded.programs[].code.verified // empty] | if length == 0 then null else add end),
       jited_bytes: ([$loaded.programs[].code.jited_bytes // empty] | if length == 0 then null else add end),
-      ready_ms: (($loaded.ready_ns // 0) / 1000000 | floor)
+      ready_ms: (($loaded.ready_ns // 0) / 1000000 | floor),
+      not_looked_for: $not_looked_for
     } else . end;
 
 # What was found, except whether the tool loads.
@@ -84,8 +93,7 @@ def costs:
 # What the comparison of the figures of the tool with what happened came to, over all workloads.
 def counts:
   [.[].tool_result | select(.)] as $results
-  | ([$results[] | findings_of[].kind] | unique - ["prototype-differs", "missed-probes", "left-behind", "memory-held",
-      "idle-cpu", "slow-attach", "slow-detach"]) as $kinds
+  | ([$results[] | findings_of[].kind] | unique - (["prototype-differs"] + behaviour - ["does-not-attach", "map-full", "racy-update"])) as $kinds
   | if $kinds != [] then $kinds | join(" ")
     elif any($results[]; (.figures // []) != []) then "nothing found" else null end;
 

@@ -270,6 +270,10 @@ fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
         "on_read: cannot attach on_read to vfs_read: Unknown error 524 (error 524)"
     );
     assert_eq!(of("riscv64 6.12")["findings"][0]["kind"], "left-behind");
+    let open = |target: &str, kind: &str| &of(target)["not_looked_for"][kind];
+    assert_eq!(open("x86_64 6.1", "left-behind"), "the kernel does not list links");
+    assert_eq!(open("riscv64 6.12", "left-behind"), &Value::Null, "found");
+    assert_eq!(open("x86_64 6.1", "counts-too-low"), &Value::Null, "needs a workload");
 }
 
 #[test]

@@ -53,10 +53,7 @@ pub(super) enum KindSources {
     /// subject.
     Figures(fn(CountedUnit, Whose) -> bool),
     /// This list of sources.
-    Of(
-        #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the code and the page against it"))]
-        &'static [Source],
-    ),
+    Of(&'static [Source]),
 }
 
 /// Every figure that can be compared with the truth.
@@ -66,5 +63,13 @@ impl KindSources {
     /// Whether a comparable figure of `unit` and `whose` can show the kind.
     pub(super) fn compares(&self, unit: CountedUnit, whose: Whose) -> bool {
         matches!(self, Self::Figures(is_of) if is_of(unit, whose))
+    }
+
+    /// Whether the kind judges what the tool reports.
+    pub(super) fn have_reports(&self) -> bool {
+        match self {
+            Self::Figures(_) => true,
+            Self::Of(sources) => sources.contains(&Source::Reports),
+        }
     }
 }

@@ -98,6 +98,12 @@ impl Kind {
     pub const fn explanation(self) -> &'static str {
         self.definition().explanation
     }
+
+    /// Whether the kind judges what a tool reports, which needs a workload.
+    #[must_use]
+    pub fn judges_reports(self) -> bool {
+        self.definition().sources.have_reports()
+    }
 }
 
 /// The text of a page of findings about a kind, without code markup.

@@ -8,7 +8,7 @@ use crate::render::{
     study,
     table::{CellNames, Remarks, TextTable},
 };
-use bpfassay_results::{CellResult, Results, ToolResult};
+use bpfassay_results::{Attach, CellResult, Results, ToolResult};
 
 /// The largest number of rows of one tool on one target: a figure by process can have thousands.
 const MAX_ROWS: usize = 24;
@@ -122,11 +122,18 @@ pub(super) fn findings(results: &Results) -> Option<TextTable> {
             let named = |one: &NotCompared| format!("{} {}", one.figure, remarks.mark(one.reason.clone()));
             row("not compared", "", result.not_compared.iter().map(named).collect::<Vec<_>>().join(", "));
         }
-        if study::loads_only(results, &cell.case) {
-            row("not evaluated", "", "what it reports: `bpfassay run io-paths --tool` compares it".to_owned());
-        } else if !open.is_empty() {
-            let names: Vec<String> =
-                open.into_iter().map(|(kind, reason)| format!("{kind} {}", remarks.mark(reason.clone()))).collect();
+        let is_check = study::loads_only(results, &cell.case);
+        if is_check && matches!(cell.attach, Attach::Refused { .. }) {
+            row("not evaluated", "", "the other kinds: it was refused".to_owned());
+            continue;
+        }
+        let open = open.into_iter().filter(|(kind, _)| !(is_check && kind.judges_reports()));
+        let mut names: Vec<String> =
+            open.map(|(kind, reason)| format!("{kind} {}", remarks.mark(reason.clone()))).collect();
+        if is_check {
+            names.push("what it reports: `bpfassay run io-paths --tool` compares it".to_owned());
+        }
+        if !names.is_empty() {
             row("not evaluated", "", names.join(", "));
         }
     }

@@ -66,11 +66,14 @@ fn is_less(one: &NumberComparison<'_>) -> bool {
 
 fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let counts = [
-        (known.fact(|facts| facts.missed_probes), "kprobe hits ran no handler"),
-        (known.fact(|facts| facts.recursion_misses), "times a program was already running on its CPU"),
+        (known.fact(|facts| facts.missed_probes), "kprobe hits that ran no handler"),
+        (
+            known.fact(|facts| facts.recursion_misses),
+            "program runs that were skipped, because a program was already running on the CPU",
+        ),
     ];
     let some = counts.into_iter().filter_map(|(count, what)| Some((count.filter(|&count| count > 0)?, what)));
-    let mut lines = Certainty::Reported.lines(some.map(|(count, what)| format!("{count} {what}")));
+    let mut lines = Certainty::Reported.lines(some.map(|(count, what)| format!("{what}: {count}")));
     let facts = known.evidence.kernel;
     if facts.is_some_and(|facts| facts.programs.contains(&KPROBE)) {
         lines.extend(known.tally().map(|tally| tally.evidence).unwrap_or_default());
