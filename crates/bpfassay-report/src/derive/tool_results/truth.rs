@@ -151,12 +151,12 @@ fn names_of(process: &ProcessNames) -> impl Iterator<Item = String> + use<> {
     [id, thread, name].into_iter().flatten()
 }
 
-/// Returns what the workload sent and received, by its own count.
+/// Returns what the workload sent and received, by its own count. How much it requested is not
+/// known.
 fn of_network(figures: &RunFigures, cgroups: &SumsByCgroup) -> impl Iterator<Item = CallShare> {
-    let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let of = move |operation: Operation, event: ProgramEvent| {
         let mut shares: Vec<CallShare> = Vec::new();
-        for phase in figures.phases.iter().filter(|_| returned) {
+        for phase in &figures.phases {
             let Some(totals) = phase.events.get(&event).filter(|totals| **totals != Totals::default()) else {
                 continue;
             };

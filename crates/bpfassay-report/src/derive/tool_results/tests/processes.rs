@@ -201,6 +201,24 @@ fn what_the_workload_sends_is_that_of_its_process() {
     assert_eq!(reason, "which process, by its id, did 10 of the calls that `n` counts (send) is not recorded");
 }
 
+/// A reference tracer at entry counts requested bytes of files, and the workload counts what its
+/// sockets moved.
+#[test]
+fn how_much_was_to_be_sent_is_not_known_to_any_reference() {
+    let why = |probe: Probe, unit: &str| {
+        let mut run = run_of(&rows(), &[("ior", 640)]);
+        run.probe = ProbeConfiguration::with_defaults(probe);
+        run.phases = vec![phase(Some(vec![Task::new(21, 21, "ior")]))];
+        let figure = format!("{{ value = 'n', operations = 'send', unit = '{unit}', whose = 'process', label = 'c' }}");
+        let (_, beside) = of_run(&tool(&figure), None, true, &run);
+        (beside.figures.len(), beside.not_compared.into_iter().map(|one| one.reason).collect::<String>())
+    };
+    assert_eq!(why(Probe::Fexit, "bytes-returned"), (1, String::new()));
+    assert_eq!(why(Probe::Fexit, "bytes-requested"), (0, "the ground truth has no bytes-requested".to_owned()));
+    let unknown = "the ground truth does not know the bytes-requested of `n`".to_owned();
+    assert_eq!(why(Probe::Fentry, "bytes-requested"), (0, unknown));
+}
+
 /// The kernel's threads of io_uring have their own names and did nothing in this phase.
 #[test]
 fn what_a_phase_did_is_that_of_the_only_thread_that_did_it() {
