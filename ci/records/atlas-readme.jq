@@ -145,7 +145,7 @@ with_cells
 "## Costs",
 "",
 "Instructions on the path of the tool, counted one by one, for each \(calls | map(call) | .[:-1] | join(", ")) and \(calls[-1] | call).",
-"*counts* is what a comparison of the figures of the tool with what happened came to; `-`: the tool file has no figures.",
+"*counts* is what a comparison of the figures of the tool with what happened came to; *compared in part*: nothing was found, and a figure was not compared; `-`: the tool file has no figures.",
 "`bpfassay run vm-tests/atlas.toml --tool TOOL --arch ARCH` repeats a row.",
 "",
 "| tool | target | counts | \(calls | join(" | ")) |",

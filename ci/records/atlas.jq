@@ -93,9 +93,14 @@ def costs:
 # What the comparison of the figures of the tool with what happened came to, over all workloads.
 def counts:
   [.[].tool_result | select(.)] as $results
-  | ([$results[] | findings_of[].kind] | unique - (["prototype-differs"] + behaviour - ["does-not-attach", "map-full", "racy-update"])) as $kinds
+  | ([$results[] | findings_of[].kind] | unique - (["prototype-differs"] + behaviour)) as $kinds
+  | [$results[] | (.figures // [])[]] as $compared
+  | [$results[] | (.not_compared // [])[].figure
+     | select(. as $text | any($compared[]; . as $one | $text | startswith("`\($one.figure)` (") and endswith(", \($one.unit))")) | not)] as $left
   | if $kinds != [] then $kinds | join(" ")
-    elif any($results[]; (.figures // []) != []) then "nothing found" else null end;
+    elif $compared == [] then null
+    elif $left != [] then "compared in part"
+    else "nothing found" end;
 
 # What `run` found: costs, counts, and findings, each with the workload of the first.
 def of_runs:

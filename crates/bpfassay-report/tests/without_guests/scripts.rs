@@ -248,15 +248,22 @@ fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
     }
     let directory = tempfile::tempdir().unwrap();
     let results = made_up::with_tool(&[], Some(Arch::Aarch64));
-    fs::write(directory.path().join("results.json"), serde_json::to_vec(&results).unwrap()).unwrap();
+    // The same cells, as if a run had compared one of two figures.
+    let mut run = serde_json::to_value(&results).unwrap();
+    run["plan"]["study"]["name"] = json!("atlas");
+    for cell in run["cells"].as_array_mut().unwrap().iter_mut().filter(|cell| cell["tool_result"].is_object()) {
+        cell["tool_result"]["figures"] = json!([{ "figure": "rx", "unit": "bytes-returned" }]);
+        cell["tool_result"]["not_compared"] = json!([{ "index": 1, "figure": "`tx` (send, bytes-requested)" }]);
+    }
+    let [check, run] = [serde_json::to_value(&results).unwrap(), run].map(|value| value.to_string());
     let filter = Path::new(CI).join("atlas.jq");
     let mut jq = Command::new("jq");
-    jq.args(["--slurp", "--slurpfile", "old", "/dev/null"])
-        .arg("-L")
-        .arg(CI)
-        .arg("-f")
-        .arg(filter)
-        .arg(directory.path().join("results.json"));
+    jq.args(["--slurp", "--slurpfile", "old", "/dev/null"]).arg("-L").arg(CI).arg("-f").arg(filter);
+    for (name, text) in [("check.json", check), ("run.json", run)] {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        jq.arg(path);
+    }
     let output = jq.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let atlas: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -270,6 +277,7 @@ fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
         "on_read: cannot attach on_read to vfs_read: Unknown error 524 (error 524)"
     );
     assert_eq!(of("riscv64 6.12")["findings"][0]["kind"], "left-behind");
+    assert_eq!(of("riscv64 6.12")["run"]["counts"], "compared in part");
     let open = |target: &str, kind: &str| &of(target)["not_looked_for"][kind];
     assert_eq!(open("x86_64 6.1", "left-behind"), "the kernel does not list links");
     assert_eq!(open("riscv64 6.12", "left-behind"), &Value::Null, "found");
