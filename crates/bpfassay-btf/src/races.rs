@@ -66,8 +66,15 @@ const IF_NOT_EQUAL: u8 = 0x55;
 /// The offset of a move that makes an address of this CPU (`BPF_ADDR_PERCPU`,
 /// include/linux/filter.h).
 const OF_THIS_CPU: i16 = -1;
-/// `BPF_FUNC_tail_call`, the only helper that the kernel shows by number.
-const TAIL_CALL: i32 = 12;
+/// Helpers that the kernel shows by number: `BPF_FUNC_tail_call`, and helpers that a JIT inlines
+/// (`bpf_jit_inlines_helper_call` of arch/*/net; the verifier leaves their numbers, 6.10 and
+/// later).
+const BY_NUMBER: [(i32, &str); 4] = [
+    (8, "bpf_get_smp_processor_id"),
+    (12, "bpf_tail_call"),
+    (35, "bpf_get_current_task"),
+    (158, "bpf_get_current_task_btf"),
+];
 /// `BPF_PSEUDO_MAP_FD` and `BPF_PSEUDO_MAP_VALUE`.
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
@@ -204,13 +211,16 @@ impl<K: Kernel> Step<'_, K> {
             MOVE => of_source,
             MOVE_HALF if matches!(of_source, Value::Loaded { .. } | Value::Private | Value::Constant(_)) => of_source,
             MOVE_CONSTANT | MOVE_CONSTANT_HALF => Value::Constant(immediate),
-            ADD_CONSTANT if let Value::Frame(frame) = of_target => Value::Frame(frame.saturating_add(immediate)),
-            ADD_CONSTANT if let Value::Element(place) = of_target => Value::Element(place.plus(immediate)),
-            ADD_CONSTANT if let Value::OfMap(_) = of_target => of_target,
-            // An inlined lookup of a hash map adds the distance of the value.
-            ADD_CONSTANT if let Value::Inlined(place) = of_target => Value::Element(place),
-            // An inlined lookup of an array adds the index to the address of the values.
-            ADD_CONSTANT if let Value::Map(map) = of_target => Value::Element(Place { map, at: self.at, offset: 0 }),
+            ADD_CONSTANT => match of_target {
+                Value::Frame(frame) => Value::Frame(frame.saturating_add(immediate)),
+                Value::Element(place) => Value::Element(place.plus(immediate)),
+                Value::OfMap(_) => of_target,
+                // An inlined lookup of a hash map adds the distance of the value.
+                Value::Inlined(place) => Value::Element(place),
+                // An inlined lookup of an array adds the index to the address of the values.
+                Value::Map(map) => Value::Element(Place { map, at: self.at, offset: 0 }),
+                _ => of_target.changed_by(None),
+            },
             ADD => match (of_target, of_source) {
                 (Value::Element(_), Value::Private) | (Value::Private, Value::Element(_)) => Value::Unknown,
                 (Value::Element(place), _) | (_, Value::Element(place)) => {
@@ -260,10 +270,8 @@ impl<K: Kernel> Step<'_, K> {
             self.state.forget_stack(&arguments);
             return self.state.end_call(Value::Unknown);
         }
-        let name = match instruction.immediate {
-            TAIL_CALL => Some("bpf_tail_call"),
-            immediate => self.kernel.function(immediate),
-        };
+        let numbered = BY_NUMBER.iter().find(|(number, _)| *number == instruction.immediate);
+        let name = numbered.map(|(_, name)| *name).or_else(|| self.kernel.function(instruction.immediate));
         *self.is_unnamed |= name.is_none();
         let name = name.unwrap_or_default();
         let mut returned = Value::Unknown;

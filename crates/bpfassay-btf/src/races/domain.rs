@@ -57,15 +57,13 @@ impl Value {
     fn joined(self, other: Self) -> Self {
         match (self, other) {
             _ if self == other => self,
-            (Self::Constant(0), value @ (Self::Inlined(_) | Self::Element(_) | Self::Loaded { .. }))
-            | (value @ (Self::Inlined(_) | Self::Element(_) | Self::Loaded { .. }), Self::Constant(0)) => value,
+            (Self::Constant(0), value) | (value, Self::Constant(0)) if value.can_be_missing() => value,
             (Self::Element(Place { map, .. }) | Self::OfMap(map), Self::Element(Place { map: same, .. }))
             | (Self::Element(Place { map, .. }), Self::OfMap(same))
                 if map == same =>
             {
                 Self::OfMap(map)
             }
-            (Self::Constant(0), Self::OfMap(map)) | (Self::OfMap(map), Self::Constant(0)) => Self::OfMap(map),
             (Self::Number | Self::Constant(_), Self::Loaded { place, .. })
             | (Self::Loaded { place, .. }, Self::Number | Self::Constant(_)) => {
                 Self::Loaded { place, is_changed: true }
@@ -76,6 +74,11 @@ impl Value {
             }
             _ => Self::Unknown,
         }
+    }
+
+    /// Whether a program can have 0 instead: it looked up a value that the map does not have.
+    const fn can_be_missing(self) -> bool {
+        matches!(self, Self::Inlined(_) | Self::Element(_) | Self::OfMap(_) | Self::Loaded { .. })
     }
 
     /// Returns the result of a calculation with `self` and another operand.

@@ -212,6 +212,17 @@ fn without_the_names_of_functions_nothing_is_claimed() {
     assert!(racy_updates(&code(&[(JUMP, 0, 0, 99, 0)]), &Guest).is_err());
 }
 
+#[test]
+fn helpers_that_a_jit_inlines_are_known_by_their_numbers() {
+    let key = |helper| -> [Word; 2] { [(CALL, 0, 0, 0, helper), (0x7b, 10, 0, -16, 0)] };
+    for helper in [8, 35, 158] {
+        assert_eq!(found(&[&key(helper), &lookup(HASH), PLUS_ONE]), [0_u32; 0], "helper {helper}");
+    }
+    // The key does not depend on the task.
+    let call: &[Word] = &[(CALL, 0, 0, 0, 35)];
+    assert_eq!(found(&[call, &lookup(HASH), PLUS_ONE]), [11]);
+}
+
 proptest! {
     #[test]
     fn any_instructions_end_in_an_answer(words in prop::collection::vec(any::<(u8, u8, u8, i16, i32)>(), 0..40)) {

@@ -10,7 +10,7 @@ use std::{
 use bpfassay_bpf::{ProgramSource, by_id, map_info, program_info, program_source};
 use bpfassay_btf::{
     instruction::{CALL, Instruction, LOAD_WIDE},
-    races::{Kernel, SharedMap, racy_updates},
+    races::{self, Kernel, SharedMap, racy_updates},
 };
 use bpfassay_protocol::{
     source::MAX_TEXT,
@@ -151,7 +151,7 @@ impl Kernel for RunningKernel {
 
 /// Returns the source line of an update, if the program has line records: the file's name, the
 /// number of the line and the text. The number 0 means that the compiler knew no line.
-fn line_of(source: &ProgramSource, update: bpfassay_btf::races::RacyUpdate, types: &mut BtfById) -> Option<String> {
+fn line_of(source: &ProgramSource, update: races::RacyUpdate, types: &mut BtfById) -> Option<String> {
     let record = source.lines.iter().rfind(|line| line.instruction <= update.instruction)?;
     if record.line() == 0 || update.is_merged {
         return None;
