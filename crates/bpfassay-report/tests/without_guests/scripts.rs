@@ -221,9 +221,9 @@ fn costs_are_shown_directly_and_as_a_whole_and_by_role() {
     let (success, tables) = run("cost-table", &measured());
     assert!(success, "{tables}");
     for row in [
-        "| x86_64 6.12 | fexit | 352 | 365.2 [206.4, 524] ~ | 344.5 | 347.1 [337, 357.2] ~ | 0..0 | - |",
+        "| x86_64 6.12 | fexit | 352 | 335 [233.7, 436.4] ~ | 344.5 | 347.1 [337.1, 357] ~ | 0..0 | - |",
         "| aarch64 6.1 | fexit | refused: prog 'open_exit': failed to attach: -ENOTSUPP | | | | | |",
-        "| x86_64 6.12 | fexit | write | 352 | 126.6 | 40.5 | 22.5 | 162.4 | 13.1 |",
+        "| x86_64 6.12 | fexit | write | 352 | 126.6 | 40.5 | 22.5 | 162.3 | -17 |",
     ] {
         assert!(tables.contains(row), "{row}:\n{tables}");
     }
@@ -316,6 +316,43 @@ fn two_versions_of_a_package_differ_by_what_their_cells_differ_by() {
         ["- `b` does not load in 1 (no 'x'), and loads in 2.", "- `a`: 5 → 9 verified instructions."]
     );
     assert!(page.contains("checked the 3 programs") && page.contains("\n1 other tool has"), "{page}");
+}
+
+/// The figures are few enough to check each sentence of the snapshot by eye.
+#[test]
+fn the_sentences_of_an_atlas_have_its_counts() {
+    if !is_testable() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let cell = |target: &str, state: &str, costs: Value| {
+        let loads = state == "loads";
+        json!({ "target": target, "state": state, "reason": (!loads).then_some("a.h:1:2: error: no `x`"),
+            "programs": loads.then_some(2), "verified_instructions": loads.then_some(90), "jited_bytes": loads.then_some(50),
+            "ready_ms": loads.then_some(7), "findings": [], "run": { "costs": costs, "mostly": { "write": "f" }, "counts": null } })
+    };
+    let of = |[x, newer, a]: [&str; 3], costs: [Value; 2]| {
+        let [on_x, on_a] = costs;
+        json!([cell("x86_64 6.1", x, Value::Null), cell("x86_64 6.12", newer, on_x), cell("aarch64 6.12", a, on_a)])
+    };
+    let tool = |name: &str, cells: Value| json!({ "name": name, "package": "p", "cells": cells });
+    let (loads, not, open) = ("loads", "does not load", "not measured");
+    let free = || [json!({ "write": 0.5, "read": 0.5 }), Value::Null];
+    let mut tools = vec![
+        tool("a", of([loads; 3], [json!({ "write": 300.4, "read": 2 }), json!({ "write": 100 })])),
+        tool("b", of([not, loads, not], [json!({ "write": 50, "read": "not measured" }), Value::Null])),
+        tool("c", of([open, loads, open], free())),
+    ];
+    tools.extend((1..=9).map(|n| tool(&format!("t{n}"), of([loads, not, not], free()))));
+    let atlas = json!({ "packages": { "p": "1.0" }, "kernels": { "x86_64 6.1": "k1", "x86_64 6.12": "k2", "aarch64 6.12": "k3" }, "tools": tools,
+        "targets": ["x86_64 6.1", "x86_64 6.12", "aarch64 6.12"] });
+    let path = directory.path().join("atlas.json");
+    fs::write(&path, atlas.to_string()).unwrap();
+    let script = Path::new(CI).join("atlas-readme.jq");
+    let output =
+        Command::new("jq").args(["-r", "--arg", "fingerprints", "", "-f"]).arg(script).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
 }
 
 /// Every sentence of the pages follows from atlas.json.
