@@ -15,13 +15,10 @@ def in_order($targets): . as $some | $targets | map(select(. as $target | $some 
 # All cells, each with its tool: made once, since each sentence reads them.
 def with_cells: . + {every: [.tools[] as $tool | $tool.cells[] | . + {tool: $tool.name, package: $tool.package}]};
 def cells: .every;
-# Names of the tools of $package with this state on $target.
-def named($package; $target; is): [cells[] | select(.package == $package and .target == $target and is) | .tool];
 
 # Cells with a result: loads, or refused with a reason.
 def measured: select(.state != "not measured" and .state != "failed");
-def names: map("`\(.)`") | list;
-def median: sort | .[length / 2 | floor];
+def median: sort | (.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2 | round;
 def grouped: tostring | until(test("\\d{4}(,|$)") | not; sub("(?<a>\\d)(?<b>\\d{3})(?<c>,|$)"; "\(.a),\(.b)\(.c)"));
 # Names of the tools that load on $one and are refused on $other.
 def lost($one; $other):
@@ -37,6 +34,21 @@ def calls: ["write", "read", "tcp", "futex"];
 def call: {"write": "write of 4 KiB on NFS", "read": "read of 4 KiB on NFS", "tcp": "message of 1 KiB over TCP with its answer",
   "futex": "hand-over of a futex between two threads and back"}[.];
 
+# Names of tools; the table of tools has those that a long list leaves out.
+def names: map("`\(.)`") | (if length > 8 then .[:5] + ["\(length - 5) more"] else . end) | list;
+
+# Pairs of the oldest and the newest target of an architecture, with the tools lost and gained.
+def ends: . as $atlas | .targets | map(split(" ")[0]) | unique[] as $arch
+  | [$atlas.targets[] | select(startswith($arch + " "))] | select(length > 1) | {$arch, old: .[0], new: .[-1]}
+  | . + {lost: (. as $e | $atlas | lost($e.old; $e.new)), gained: (. as $e | $atlas | lost($e.new; $e.old))};
+def series: split(" ")[1];
+
+# What each call costs on x86_64 6.12 with the tools that add to it.
+def added($kind):
+  [cells[] | select(.target == "x86_64 6.12" and (.run.costs[$kind]? | type) == "number")]
+  | [.[] | select(.run.costs[$kind] >= 1)] as $some | select($some != []) | ($some | max_by(.run.costs[$kind])) as $most
+  | "On x86_64 6.12, \($some | length) of \(length) tools add instructions to each \($kind | call): the median of these tools adds \([$some[].run.costs[$kind]] | median | grouped), and `\($most.tool)` adds most, \($most.run.costs[$kind] | round | grouped).";
+
 # What a reader can tell others. Each sentence is left out if the data has nothing for it.
 def sentences:
   . as $atlas | [cells[] | measured] as $cells | .targets as $targets
@@ -47,44 +59,44 @@ def sentences:
      | "Most tools are refused on \(.target): \(.refused | length) of \(.cells | length)."),
     ([$cells[] | select(.state != "loads")] | group_by([.state, shared_reason]) | max_by([.[].tool] | unique | length) | select(. != null)
      | "The reason that most tools share is “\(.[0] | shared_reason)”: \([.[].tool] | unique | names)."),
-    ($targets | map(split(" ")[0]) | unique[] as $arch | [$targets[] | select(startswith($arch + " "))] | select(length > 1)
-     | (.[0] as $old | .[-1] as $new | $atlas | lost($old; $new) as $lost | lost($new; $old) as $gained
-        | "From \($old) to \($new), \($lost | length | count("tool is"; "tools are")) lost"
-          + (if $lost == [] then "" else " (\($lost | names))" end)
-          + " and \($gained | length | count("tool needs"; "tools need")) the newer kernel"
-          + (if $gained == [] then "." else " (\($gained | names))." end))),
+    ([ends] | select(. != []) | map("\(.lost | length | count("tool is"; "tools are")) lost on \(.arch) (\(.old | series) to \(.new | series)) and \(.gained | length | count("needs"; "need")) the newer kernel")
+     | "From the oldest kernel to the newest, \(join("; "))."),
     ([$targets[] | select(startswith("x86_64 ")) | . as $one | sub("x86_64"; "aarch64") as $other | $atlas | lost($one; $other)[]]
      | unique | select(. != []) | "\(length | count("tool loads"; "tools load")) on x86_64 and not on aarch64 with the same series: \(names)."),
     ([$cells[] | select(.verified_instructions)] | select(. != []) | max_by(.verified_instructions) as $most
      | "The verifier processes most instructions for `\($most.tool)`: \($most.verified_instructions | grouped) on \($most.target); the median of all cells is \(map(.verified_instructions) | median | grouped)."),
-    ($atlas | [pairs("x86_64 6.1"; "x86_64 7.3-rc")[] | select(.one.verified_instructions and .other.verified_instructions and .one.programs == .other.programs)]
-     | select(. != []) | max_by(.other.verified_instructions / .one.verified_instructions) as $up | min_by(.other.verified_instructions / .one.verified_instructions) as $down
-     | ([$up, $down] | unique[]) | "From x86_64 6.1 to 7.3-rc the verified instructions of `\(.name)` change from \(.one.verified_instructions | grouped) to \(.other.verified_instructions | grouped), for as many programs."),
-    ($atlas | [pairs("x86_64 6.12"; "aarch64 6.12")[] | select(.one.jited_bytes and .other.jited_bytes and .one.programs == .other.programs)]
-     | select(. != []) | "On 6.12, \(length) tools have \(map(.one.jited_bytes) | add | grouped) bytes of machine code on x86_64 and \(map(.other.jited_bytes) | add | grouped) on aarch64, for as many programs."),
     ([$cells[] | select(.target == "x86_64 6.12" and .ready_ms)] | group_by(.package) | select(length > 1)
      | "On x86_64 6.12, the median tool is ready after " + (map("\(map(.ready_ms) | median | grouped) ms (\(.[0].package))") | list) + " of the instruction clock."),
-    (calls[] as $call | [cells[] | select(.target == "x86_64 6.12" and (.run.costs[$call]? | type) == "number")]
-     | [.[] | select(.run.costs[$call] >= 1)] as $some | select($some != []) | ($some | max_by(.run.costs[$call])) as $most
-     | "On x86_64 6.12, \($some | length) of \(length) tools add instructions to each \($call | call): the median of these tools adds \([$some[].run.costs[$call]] | median | round | grouped), and `\($most.tool)` adds most, \($most.run.costs[$call] | round | grouped)."),
+    ($atlas | added("write")),
     ([cells[] | select(.target == "x86_64 6.12" and (.run.mostly.read? // "" | test("^perf_syscall_")))] | select(length > 1)
      | "On x86_64 6.12, \(length) tools add \(map(.run.costs.read) | min | round) to \(map(.run.costs.read) | max | round) instructions to each read mostly in \(map(.run.mostly.read) | unique | map("`\(.)`") | list), the path of all system calls while a tracepoint of one is in use: \(map(.tool) | names)."),
-    ([.tools[] | .name as $name | ([.cells[] | select(.target == "x86_64 6.12")][0].run) as $x | ([.cells[] | select(.target == "aarch64 6.12")][0].run) as $a
-       | calls[] as $call | select(($x.costs[$call]? | type) == "number" and ($a.costs[$call]? | type) == "number")
-       | select($a.costs[$call] >= 100 and $x.costs[$call] > 2 * $a.costs[$call]) | {name: $name, mostly: $x.mostly[$call]}] | unique_by(.name)
-     | select(. != []) | "On 6.12, \(length | count("tool costs"; "tools cost")) more than twice as many instructions on x86_64 as on aarch64: \(map(.name) | names). On x86_64 most are in \(map(.mostly) | unique | map("`\(.)`") | list)."),
     ([cells[] | {tool, kind: .findings[].kind}] | group_by(.kind) | select(. != [])
      | "Findings: " + (map("\(.[0].kind) (\([.[].tool] | unique | length | count("tool"; "tools")))") | list)
        + ". [Not every cell](#not-looked-for) was searched for each of them.");
 
-# One sentence for each package and target: how many load, and which do not. A tool that fails
-# later is in the table of reasons only.
+# Sentences below the table of how many tools load.
+def loading_sentences:
+  . as $atlas
+  | (ends | "From \(.old) to \(.new)" as $ends
+     | (select(.lost != []) | "\($ends), lost: \(.lost | names)."), (select(.gained != []) | "\($ends), gained: \(.gained | names).")),
+    ([pairs("x86_64 6.1"; "x86_64 7.3-rc")[] | select(.one.verified_instructions and .other.verified_instructions and .one.programs == .other.programs)]
+     | select(. != []) | max_by(.other.verified_instructions / .one.verified_instructions) as $up | min_by(.other.verified_instructions / .one.verified_instructions) as $down
+     | ([$up, $down] | unique[]) | "From x86_64 6.1 to 7.3-rc the verified instructions of `\(.name)` change from \(.one.verified_instructions | grouped) to \(.other.verified_instructions | grouped), for as many programs."),
+    ([$atlas | pairs("x86_64 6.12"; "aarch64 6.12")[] | select(.one.jited_bytes and .other.jited_bytes and .one.programs == .other.programs)]
+     | select(. != []) | "On 6.12, \(length | count("tool has"; "tools have")) \(map(.one.jited_bytes) | add | grouped) bytes of machine code on x86_64 and \(map(.other.jited_bytes) | add | grouped) on aarch64, for as many programs.");
+
+# Sentences below the costs.
+def cost_sentences:
+  added(calls[] | select(. != "write")),
+  ([.tools[] | .name as $name | ([.cells[] | select(.target == "x86_64 6.12")][0].run) as $x | ([.cells[] | select(.target == "aarch64 6.12")][0].run) as $a
+     | calls[] as $call | select(($x.costs[$call]? | type) == "number" and ($a.costs[$call]? | type) == "number")
+     | select($a.costs[$call] >= 100 and $x.costs[$call] > 2 * $a.costs[$call]) | {name: $name, mostly: $x.mostly[$call]}] | unique_by(.name)
+   | select(. != []) | "On 6.12, \(length | count("tool costs"; "tools cost")) more than twice as many instructions on x86_64 as on aarch64: \(map(.name) | names). On x86_64 most are in \(map(.mostly) | unique | map("`\(.)`") | list).");
+
+# How many measured tools load, of how many.
 def loading($package; $target):
-  named($package; $target; .state != "not measured" and .state != "failed") as $measured
-  | named($package; $target; .state == "loads") as $loads
-  | ($measured - $loads) as $not
-  | "On \($target), \($loads | length) of \($measured | length) measured tools of \($package) load"
-    + (if $not == [] then "." else "; \($not | map("`\(.)`") | list) \(if ($not | length) == 1 then "does" else "do" end) not." end);
+  [cells[] | select(.package == $package and .target == $target)] as $known | [$known[] | measured] as $measured
+  | if $known == [] then "not checked" else "\([$measured[] | select(.state == "loads")] | length) of \($measured | length)" end;
 
 with_cells
 | . as $atlas
@@ -111,9 +123,13 @@ with_cells
 "",
 "## Loading",
 "",
-($packages[] as $package | $targets[] as $target
-  | select([cells[] | select(.package == $package and .target == $target)] != [])
-  | "- " + loading($package; $target)),
+"Tools that load, of the tools that are measured and do not fail later. The next table has the others.",
+"",
+"| package | \($targets | join(" | ")) |",
+"|---|\($targets | map("---:|") | join(""))",
+($packages[] as $package | "| \($package) | \([loading($package; $targets[])] | join(" | ")) |"),
+"",
+($atlas | loading_sentences | "- " + .),
 "",
 "## Reasons",
 "",
@@ -155,6 +171,8 @@ with_cells
       | . as $cell | "| \(.tool) | \(.target) | \(.run.counts // "-") | \([calls[] as $call | $cell.run.costs[$call] | if type == "string" then cell_text else . // "-" | tostring end] | join(" | ")) |"),
     "",
     (map(select(.is_free)) | group_by(.target)[] | "On \(.[0].target), \(length | count("other tool adds"; "other tools add")) less than one instruction to each of these calls.")),
+"",
+($atlas | cost_sentences | "- " + .),
 "",
 "## Not measured",
 "",
