@@ -196,11 +196,11 @@ pub struct ToolFigures {
     pub stop_ns: Option<u64>,
     /// How the tool ended, as a predicate ("ended with exit status 0").
     pub ended: String,
-    /// The programs that the tool had loaded when it was ready.
+    /// The programs that the tool had loaded before the workload, when it was idle.
     pub programs: Vec<BpfObject>,
     /// The maps that the tool had created before the workload.
     pub maps: Vec<BpfObject>,
-    /// Number of links that the tool had created when it was ready; `None` if the kernel does not
+    /// Number of links that the tool had created before the workload; `None` if the kernel does not
     /// list them (before Linux 5.8).
     pub links: Option<u32>,
     /// The objects that remained after the tool had ended.

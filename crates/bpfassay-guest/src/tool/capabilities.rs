@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bpfassay_protocol::{
     privileges::{Capability, CapabilitySearch, NeededCapability, Needs, Privileges},
-    tool_job::{BpfObject, Tool},
+    tool_job::{BpfObject, Tool, ToolFigures},
     tracer_messages::Refusal,
 };
 
@@ -128,10 +128,12 @@ fn start(
     };
     running.rest(QUIET)?;
     let took = running.ready_after();
-    let (programs, links) = running.loaded_now()?;
-    let programs = programs.into_iter().map(|BpfObject { name, .. }| name).collect();
+    running.note_objects()?;
     match running.stop(children, || Ok(None)) {
-        Ok(_) => Ok(Ok(Started { took, programs, links: links.unwrap_or(0) })),
+        Ok((ToolFigures { programs, links, .. }, _)) => {
+            let programs = programs.into_iter().map(|BpfObject { name, .. }| name).collect();
+            Ok(Ok(Started { took, programs, links: links.unwrap_or(0) }))
+        }
         Err(Error::Program { problem, .. }) => Ok(Err(shortened(problem))),
         Err(error) => Err(error),
     }

@@ -26,7 +26,7 @@ use std::{
 use bpfassay_protocol::{
     nanoseconds,
     privileges::CapabilitySearch,
-    tool_job::{self, BpfObject, Ready, Reference, Source, Tool, ToolFigures},
+    tool_job::{self, Ready, Reference, Source, Tool, ToolFigures},
     tracer_messages::{ProgramStatistics, Refusal, Sample, Step},
 };
 use rustix::{
@@ -218,8 +218,7 @@ impl RunningTool {
 
     fn note_ready(&mut self) -> Result<()> {
         self.figures.ready_ns = nanoseconds(self.started.elapsed());
-        (self.figures.programs, self.figures.links) = self.loaded_now()?;
-        self.figures.maps = bpf::objects(ObjectKind::Map, self.traces()?.maps_since(&self.before))?;
+        self.note_objects()?;
         self.figures.resident_bytes[0] = tool_processes::resident(&self.cgroup)?;
         self.figures.processor_us.ready = tool_processes::processor_us(&self.cgroup)?;
         self.count_keys()
@@ -230,12 +229,15 @@ impl RunningTool {
         Duration::from_nanos(self.figures.ready_ns)
     }
 
-    /// Returns the programs that the tool has loaded by now, and the number of its links; `None` if
-    /// the kernel does not list links.
-    fn loaded_now(&self) -> Result<(Vec<BpfObject>, Option<u32>)> {
+    /// Notes the tool's objects of now. The last time is a while after the tool was ready: it can be
+    /// ready before it has made all its maps, and a program with which it probed the kernel outlives
+    /// its last descriptor.
+    fn note_objects(&mut self) -> Result<()> {
         let now = self.traces()?;
-        let programs = bpf::objects(ObjectKind::Program, now.programs_since(&self.before))?;
-        Ok((programs, now.links_since(&self.before)))
+        self.figures.programs = bpf::objects(ObjectKind::Program, now.programs_since(&self.before))?;
+        self.figures.maps = bpf::objects(ObjectKind::Map, now.maps_since(&self.before))?;
+        self.figures.links = now.links_since(&self.before);
+        Ok(())
     }
 
     /// Sets the capabilities with which the tool starts, which were looked for before.
@@ -250,8 +252,7 @@ impl RunningTool {
         self.rest(IDLE)?;
         self.figures.processor_us.idle = tool_processes::processor_us(&self.cgroup)?;
         self.figures.processor_us.idle_ns = nanoseconds(begun.elapsed());
-        // A tool can be ready before it has created its maps.
-        self.figures.maps = bpf::objects(ObjectKind::Map, self.traces()?.maps_since(&self.before))?;
+        self.note_objects()?;
         self.count_keys()
     }
 

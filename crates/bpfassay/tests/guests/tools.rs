@@ -56,15 +56,67 @@ within = "1s"
 figures = [{ value = "read", unit = "calls" }]
 "#;
 
+/// A program that loads a BPF program to see whether the kernel has it, and gives it up after the
+/// tool was ready. bpftrace's programs of this kind outlive their last descriptor for a while.
+const PROBING: &str = r#"
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int load(const char *name)
+{
+	struct bpf_insn code[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K }, { .code = BPF_JMP | BPF_EXIT },
+	};
+	union bpf_attr attr = {
+		.prog_type = BPF_PROG_TYPE_SOCKET_FILTER, .insns = (long)code, .insn_cnt = 2, .license = (long)"GPL",
+	};
+
+	strcpy(attr.prog_name, name);
+	return syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
+}
+
+int main(void)
+{
+	int probed = load("probed");
+
+	load("kept");
+	puts("ready");
+	fflush(stdout);
+	usleep(500000);
+	close(probed);
+	for (;;)
+		pause();
+}
+"#;
+
+const PROBING_FILE: &str = r#"schema = 1
+[tool]
+name = "probing"
+description = "has a program for half a second"
+[source]
+binary = { arch = "x86_64", path = "probing" }
+[start]
+ready = { line = "^ready" }
+"#;
+
+/// Compiles a program, and writes its tool file; returns the path of the file.
+fn compiled(directory: &Path, name: &str, program: &str, tool_file: &str) -> PathBuf {
+    let source = format!("{name}.c");
+    std::fs::write(directory.join(&source), program).unwrap();
+    let mut compiler = Command::new("cc");
+    let status = compiler.current_dir(directory).args(["-static", "-O1", "-o", name, &source]).status();
+    assert!(status.unwrap().success());
+    let file = directory.join(format!("{name}.toml"));
+    std::fs::write(&file, tool_file).unwrap();
+    file
+}
+
 /// Writes a program that has to be killed, and its tool file; returns the path of the file.
 fn stubborn(directory: &Path) -> PathBuf {
-    std::fs::write(directory.join("stubborn.c"), STUBBORN).unwrap();
-    let mut compiler = Command::new("cc");
-    let status = compiler.current_dir(directory).args(["-static", "-O1", "-o", "stubborn", "stubborn.c"]).status();
-    assert!(status.unwrap().success());
-    let file = directory.join("stubborn.toml");
-    std::fs::write(&file, STUBBORN_FILE).unwrap();
-    file
+    compiled(directory, "stubborn", STUBBORN, STUBBORN_FILE)
 }
 
 #[test]
@@ -76,6 +128,7 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     let file = study("tools.toml");
     let mut command = bpfassay(directory.path());
     command.args(["run", "--yes", "--output", "out"]).arg(file).arg("--tool").arg(stubborn(directory.path()));
+    command.arg("--tool").arg(compiled(directory.path(), "probing", PROBING, PROBING_FILE));
     let output = command.output().unwrap();
     // One of the tools is not in the guest, which is the study's fault.
     assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
@@ -131,6 +184,9 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     assert_eq!(tool["stop_ns"], Value::Null);
     let beside = outcome("_stubborn-reference");
     assert_eq!(beside["type"], "measured", "{beside:#}");
+
+    let probing = outcome("_probing");
+    assert_eq!(names(&probing["tool"]["programs"]), ["kept"], "{probing:#}");
 }
 
 /// Tools of Debian's packages, each with the rest of its tool file and the outcome of its run. The
