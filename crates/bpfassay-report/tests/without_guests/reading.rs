@@ -68,7 +68,7 @@ fn the_conclusion_stands_on_top_in_words() {
     let fexit = lines.iter().find(|line| line.starts_with("  fexit: ")).unwrap();
     assert_eq!(
         *fexit,
-        "  fexit: attaches on 7 of 8, refused as expected on 1; exact; write 0.0 to +0.2%, read +0.4 to +2.9%"
+        "  fexit: attaches on 7 of 8, refused as expected on 1; exact; write +0.1 to +0.2%, read +0.4 to +2.9%"
     );
 }
 
