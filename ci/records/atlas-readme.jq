@@ -37,13 +37,13 @@ def call: {"write": "write of 4 KiB on NFS", "read": "read of 4 KiB on NFS", "tc
 # Names of tools; the table of tools has those that a long list leaves out.
 def names: map("`\(.)`") | (if length > 8 then .[:5] + ["\(length - 5) more"] else . end) | list;
 
-# Pairs of the oldest and the newest target of an architecture, with the tools lost and gained.
+# The oldest and the newest target of each architecture, with the tools lost and gained.
 def ends: . as $atlas | .targets | map(split(" ")[0]) | unique[] as $arch
-  | [$atlas.targets[] | select(startswith($arch + " "))] | select(length > 1) | {$arch, old: .[0], new: .[-1]}
-  | . + {lost: (. as $e | $atlas | lost($e.old; $e.new)), gained: (. as $e | $atlas | lost($e.new; $e.old))};
+  | [$atlas.targets[] | select(startswith($arch + " "))] | select(length > 1) | .[0] as $old | .[-1] as $new
+  | $atlas | {$arch, $old, $new, lost: lost($old; $new), gained: lost($new; $old)};
 def series: split(" ")[1];
 
-# What each call costs on x86_64 6.12 with the tools that add to it.
+# A sentence about the tools that add instructions to each call of $kind.
 def added($kind):
   [cells[] | select(.target == "x86_64 6.12" and (.run.costs[$kind]? | type) == "number")]
   | [.[] | select(.run.costs[$kind] >= 1)] as $some | select($some != []) | ($some | max_by(.run.costs[$kind])) as $most
@@ -76,14 +76,13 @@ def sentences:
 
 # Sentences below the table of how many tools load.
 def loading_sentences:
-  . as $atlas
-  | (ends | "From \(.old) to \(.new)" as $ends
-     | (select(.lost != []) | "\($ends), lost: \(.lost | names)."), (select(.gained != []) | "\($ends), gained: \(.gained | names).")),
-    ([pairs("x86_64 6.1"; "x86_64 7.3-rc")[] | select(.one.verified_instructions and .other.verified_instructions and .one.programs == .other.programs)]
-     | select(. != []) | max_by(.other.verified_instructions / .one.verified_instructions) as $up | min_by(.other.verified_instructions / .one.verified_instructions) as $down
-     | ([$up, $down] | unique[]) | "From x86_64 6.1 to 7.3-rc the verified instructions of `\(.name)` change from \(.one.verified_instructions | grouped) to \(.other.verified_instructions | grouped), for as many programs."),
-    ([$atlas | pairs("x86_64 6.12"; "aarch64 6.12")[] | select(.one.jited_bytes and .other.jited_bytes and .one.programs == .other.programs)]
-     | select(. != []) | "On 6.12, \(length | count("tool has"; "tools have")) \(map(.one.jited_bytes) | add | grouped) bytes of machine code on x86_64 and \(map(.other.jited_bytes) | add | grouped) on aarch64, for as many programs.");
+  (ends | "From \(.old) to \(.new)" as $ends
+   | (select(.lost != []) | "\($ends), lost: \(.lost | names)."), (select(.gained != []) | "\($ends), gained: \(.gained | names).")),
+  ([pairs("x86_64 6.1"; "x86_64 7.3-rc")[] | select(.one.verified_instructions and .other.verified_instructions and .one.programs == .other.programs)]
+   | select(. != []) | max_by(.other.verified_instructions / .one.verified_instructions) as $up | min_by(.other.verified_instructions / .one.verified_instructions) as $down
+   | ([$up, $down] | unique[]) | "From x86_64 6.1 to 7.3-rc the verified instructions of `\(.name)` change from \(.one.verified_instructions | grouped) to \(.other.verified_instructions | grouped), for as many programs."),
+  ([pairs("x86_64 6.12"; "aarch64 6.12")[] | select(.one.jited_bytes and .other.jited_bytes and .one.programs == .other.programs)]
+   | select(. != []) | "On 6.12, \(length | count("tool has"; "tools have")) \(map(.one.jited_bytes) | add | grouped) bytes of machine code on x86_64 and \(map(.other.jited_bytes) | add | grouped) on aarch64, for as many programs.");
 
 # Sentences below the costs.
 def cost_sentences:

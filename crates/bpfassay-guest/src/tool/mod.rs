@@ -229,9 +229,9 @@ impl RunningTool {
         Duration::from_nanos(self.figures.ready_ns)
     }
 
-    /// Notes the tool's objects of now. The last time is a while after the tool was ready: it can be
-    /// ready before it has made all its maps, and a program with which it probed the kernel outlives
-    /// its last descriptor.
+    /// Notes the programs, maps and links that the tool has now. What an idle tool has is kept in
+    /// the end: a tool can be ready before it has made all maps. Programs with which it probed the
+    /// kernel outlive their last descriptors.
     fn note_objects(&mut self) -> Result<()> {
         let now = self.traces()?;
         self.figures.programs = bpf::objects(ObjectKind::Program, now.programs_since(&self.before))?;
