@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The contents of results/atlas/atlas.json, from the results.json of all groups (jq --slurp): of
-# `check`, and of `run vm-tests/atlas.toml`. The last result of a cell counts. $old has the atlas to
+# `check`, and of `run vm-tests/atlas.toml`. The latest check of a cell counts. $old has the atlas to
 # which they are added, or nothing.
 include "results";
 
@@ -110,6 +110,16 @@ def of_runs:
          findings: (map(.case as $case | (.tool_result // {} | findings_of)[] + {during: $case}) | group_by(.kind) | map(.[0]))})})
   | from_entries;
 
+# The latest of the checks of a cell, and how many of the last checks gave the same (figures). A
+# check that is in $old already counts once.
+def latest:
+  def figures: [.state, .programs, .verified_instructions];
+  reduce sort_by(.started_unix_ms)[] as $next (null;
+    $next + {runs: (if . == null then $next.runs // 1
+      elif .started_unix_ms == $next.started_unix_ms then .runs
+      elif figures == ($next | figures) then .runs + 1
+      else 1 end)});
+
 map(known) as $all
 | [$all[] | select(must("plan").study.name != "atlas")] as $checks
 | ([$all[] | select(must("plan").study.name == "atlas")] | of_runs) as $of_runs
@@ -120,7 +130,8 @@ map(known) as $all
     packages: ($before.packages + ([$checks[].provenance[].targets[].payload[] | select([.name] | inside([$package[]])) | {(.name): .version}] | add // {})),
     kernels: ($before.kernels + ([$checks[].provenance[].targets[] | {(.target | "\(.arch) \(.kernel)"): .kernel.name}] | add // {})),
     tools: ([$before.tools[] | {name, package, cell: .cells[]}]
-      + [$checks[].cells[] | select(.tool) | {name: .tool, package: $package[.tool], cell: (cell + {findings: (.tool_result // {} | findings_of)})}]
+      + [$checks[] | must("started_unix_ms") as $started_unix_ms | .cells[] | select(.tool)
+        | {name: .tool, package: $package[.tool], cell: (cell + {$started_unix_ms, findings: (.tool_result // {} | findings_of)})}]
       | group_by(.name) | map(.[-1].name as $name | {name: $name, package: .[-1].package,
-          cells: (map(.cell) | group_by(.target) | map(.[-1] + {run: ($of_runs["\($name) \(.[-1].target)"] // (map(.run // empty) | last))}))}))
+          cells: (map(.cell) | group_by(.target) | map(latest + {run: ($of_runs["\($name) \(.[-1].target)"] // (map(.run // empty) | last))}))}))
   }

@@ -241,6 +241,60 @@ fn json_of(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
+/// Returns the contents of atlas.json with `results`, added to the atlas `old`.
+fn atlas_of(directory: &Path, old: Option<&Value>, results: &[Value]) -> Value {
+    let kept = directory.join("old.json");
+    fs::write(&kept, old.map(Value::to_string).unwrap_or_default()).unwrap();
+    let mut jq = Command::new("jq");
+    jq.args(["--slurp", "--slurpfile", "old"])
+        .arg(kept)
+        .arg("-L")
+        .arg(CI)
+        .arg("-f")
+        .arg(Path::new(CI).join("atlas.jq"));
+    for (index, results) in results.iter().enumerate() {
+        let path = directory.join(format!("results-{index}.json"));
+        fs::write(&path, results.to_string()).unwrap();
+        jq.arg(path);
+    }
+    let output = jq.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_atlas_counts_the_last_checks_that_gave_the_same() {
+    if !is_testable() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // The results of a check that began at `started` and saw a tool with `programs` programs.
+    let check = |started: u64, programs: usize| {
+        let mut check = serde_json::to_value(made_up::with_tool(&[], Some(Arch::Aarch64))).unwrap();
+        check["started_unix_ms"] = started.into();
+        for cell in check["cells"].as_array_mut().unwrap() {
+            if let Some(listed) = cell.pointer_mut("/tool_result/loaded/programs").and_then(Value::as_array_mut) {
+                *listed = vec![listed[0].clone(); programs];
+            }
+        }
+        check
+    };
+    let x86_64 = |atlas: &Value| {
+        let cells = atlas["tools"][0]["cells"].as_array().unwrap();
+        let cell = cells.iter().find(|cell| cell["target"] == "x86_64 6.1").unwrap();
+        json!([cell["programs"], cell["runs"], cell["started_unix_ms"]])
+    };
+    let add = |old: Option<&Value>, results: &[Value]| atlas_of(directory.path(), old, results);
+    let first = add(None, &[check(10, 1)]);
+    assert_eq!(x86_64(&first), json!([1, 1, 10]));
+    let second = add(Some(&first), &[check(20, 1)]);
+    assert_eq!(x86_64(&second), json!([1, 2, 20]));
+    assert_eq!(add(Some(&second), &[check(20, 1)]), second, "a check counts once");
+    assert_eq!(x86_64(&add(Some(&second), &[check(30, 1)])), json!([1, 3, 30]));
+    assert_eq!(x86_64(&add(Some(&second), &[check(30, 2)])), json!([2, 1, 30]), "another result");
+    assert_eq!(x86_64(&add(Some(&first), &[check(5, 2)]))[0], 1, "the latest check counts");
+}
+
 #[test]
 fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
     if !is_testable() {
@@ -255,17 +309,7 @@ fn the_atlas_tells_what_loads_what_is_refused_and_what_is_found() {
         cell["tool_result"]["figures"] = json!([{ "figure": "rx", "unit": "bytes-returned" }]);
         cell["tool_result"]["not_compared"] = json!([{ "index": 1, "figure": "`tx` (send, bytes-requested)" }]);
     }
-    let filter = Path::new(CI).join("atlas.jq");
-    let mut jq = Command::new("jq");
-    jq.args(["--slurp", "--slurpfile", "old", "/dev/null"]).arg("-L").arg(CI).arg("-f").arg(filter);
-    for (name, results) in [("check.json", check), ("run.json", run)] {
-        let path = directory.path().join(name);
-        fs::write(&path, results.to_string()).unwrap();
-        jq.arg(path);
-    }
-    let output = jq.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let atlas: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let atlas = atlas_of(directory.path(), None, &[check, run]);
     assert_eq!(atlas["targets"], json!(["x86_64 6.1", "aarch64 6.1", "riscv64 6.12"]));
     let cells = atlas["tools"][0]["cells"].as_array().unwrap();
     let of = |target: &str| cells.iter().find(|cell| cell["target"] == target).unwrap();
