@@ -59,8 +59,9 @@ def sentences:
      | "Most tools are refused on \(.target): \(.refused | length) of \(.cells | length)."),
     ([$cells[] | select(.state != "loads")] | group_by([.state, shared_reason]) | max_by([.[].tool] | unique | length) | select(. != null)
      | "The reason that most tools share is “\(.[0] | shared_reason)”: \([.[].tool] | unique | names)."),
-    ([ends] | select(. != []) | map("\(.lost | length | count("tool is"; "tools are")) lost on \(.arch) (\(.old | series) to \(.new | series)) and \(.gained | length | count("needs"; "need")) the newer kernel")
-     | "From the oldest kernel to the newest, \(join("; "))."),
+    ([ends] | select(. != []) | .[0] as $first
+     | "\($first.lost | length | count("tool loads"; "tools load")) on \($first.old) and not on \($first.new | series), and \($first.gained | length | count("tool"; "tools")) only on the newer kernel"
+       + (.[1:] | map("; \(.lost | length) and \(.gained | length) on \(.arch) (\(.old | series) and \(.new | series))") | join("")) + "."),
     ([$targets[] | select(startswith("x86_64 ")) | . as $one | sub("x86_64"; "aarch64") as $other | $atlas | lost($one; $other)[]]
      | unique | select(. != []) | "\(length | count("tool loads"; "tools load")) on x86_64 and not on aarch64 with the same series: \(names)."),
     ([$cells[] | select(.verified_instructions)] | select(. != []) | max_by(.verified_instructions) as $most
@@ -76,11 +77,11 @@ def sentences:
 
 # Sentences below the table of how many tools load.
 def loading_sentences:
-  (ends | "From \(.old) to \(.new)" as $ends
-   | (select(.lost != []) | "\($ends), lost: \(.lost | names)."), (select(.gained != []) | "\($ends), gained: \(.gained | names).")),
+  (ends | "from \(.old) to \(.new | series)" as $ends
+   | (select(.lost != []) | "Lost \($ends): \(.lost | names)."), (select(.gained != []) | "Gained \($ends): \(.gained | names).")),
   ([pairs("x86_64 6.1"; "x86_64 7.3-rc")[] | select(.one.verified_instructions and .other.verified_instructions and .one.programs == .other.programs)]
    | select(. != []) | max_by(.other.verified_instructions / .one.verified_instructions) as $up | min_by(.other.verified_instructions / .one.verified_instructions) as $down
-   | ([$up, $down] | unique[]) | "From x86_64 6.1 to 7.3-rc the verified instructions of `\(.name)` change from \(.one.verified_instructions | grouped) to \(.other.verified_instructions | grouped), for as many programs."),
+   | ([$up, $down] | unique[]) | "`\(.name)` has \(.one.verified_instructions | grouped) verified instructions on x86_64 6.1 and \(.other.verified_instructions | grouped) on 7.3-rc, for as many programs."),
   ([pairs("x86_64 6.12"; "aarch64 6.12")[] | select(.one.jited_bytes and .other.jited_bytes and .one.programs == .other.programs)]
    | select(. != []) | "On 6.12, \(length | count("tool has"; "tools have")) \(map(.one.jited_bytes) | add | grouped) bytes of machine code on x86_64 and \(map(.other.jited_bytes) | add | grouped) on aarch64, for as many programs.");
 
@@ -110,7 +111,7 @@ with_cells
 "sorted and searched. Each file in [tools/](tools) has all figures of a tool.",
 "",
 "A check starts a tool and shows what the verifier makes of its programs. [Costs](#costs) come from",
-"`bpfassay run vm-tests/atlas.toml`. Kernels: \([$targets[] as $target | "\($target) is \($atlas.kernels[$target])"] | join("; ")).",
+"`bpfassay run vm-tests/atlas.toml`.",
 "",
 "## What was found",
 "",
@@ -122,11 +123,11 @@ with_cells
 "",
 "## Loading",
 "",
-"Tools that load, of the tools that are measured and do not fail later. The next table has the others.",
+"Tools that load, of the tools that are measured and do not fail later. [Reasons](#reasons) has the others.",
 "",
-"| package | \($targets | join(" | ")) |",
-"|---|\($targets | map("---:|") | join(""))",
-($packages[] as $package | "| \($package) | \([loading($package; $targets[])] | join(" | ")) |"),
+"| target | kernel | \($packages | join(" | ")) |",
+"|---|---|\($packages | map("---:|") | join(""))",
+($targets[] as $target | "| \($target) | \($atlas.kernels[$target]) | \([loading($packages[]; $target)] | join(" | ")) |"),
 "",
 ($atlas | loading_sentences | "- " + .),
 "",
@@ -149,8 +150,8 @@ with_cells
 "",
 "## Not looked for",
 "",
-"A check does not look for prototype-differs, and does not compare what a tool reports. Of the \([cells[] | select(.state == "loads")] | length | grouped) cells",
-"that load, bpfassay did not look for these findings in so many cells. It is not recorded for \([cells[] | select(.state == "loads" and .not_looked_for == null)] | length) cells.",
+"A check does not look for prototype-differs, and does not compare what a tool reports. The table counts",
+"the cells, of \([cells[] | select(.state == "loads")] | length | grouped) that load, in which bpfassay did not look for a finding. \([cells[] | select(.state == "loads" and .not_looked_for == null)] | length) older cells do not record it.",
 "",
 "| finding | cells | why |",
 "|---|---:|---|",
@@ -159,8 +160,11 @@ with_cells
 "",
 "## Costs",
 "",
-"Instructions on the path of the tool, counted one by one, for each \(calls | map(call) | .[:-1] | join(", ")) and \(calls[-1] | call).",
-"*counts* is what a comparison of the figures of the tool with what happened came to; *compared in part*: nothing was found, and a figure was not compared; `-`: the tool file has no figures.",
+"The figures are instructions on the path of the tool, counted one by one, for each call:",
+(calls[] | "- *\(.)*: a \(call)."),
+"",
+"*counts* tells what came of a comparison of the figures of the tool with what happened. *compared in",
+"part*: nothing was found, and a figure was not compared. `-`: the tool file has no figures.",
 "`bpfassay run vm-tests/atlas.toml --tool TOOL --arch ARCH` repeats a row.",
 "",
 "| tool | target | counts | \(calls | join(" | ")) |",
@@ -193,10 +197,10 @@ with_cells
 "",
 "## Fingerprints",
 "",
-"A digest of the states, the numbers of programs and the verified instructions of all cells, which",
-"another machine can compare. *again* is the number of cells of which the last two or more checks gave",
-"the same. The bytes of machine code and the times differ a little between boots with other tools: the",
-"kernel puts maps and programs at other addresses.",
+"A fingerprint is a digest of the state, the number of programs and the verified instructions of each",
+"cell. Another machine can compare it. *again* counts the cells of which the last two or more checks",
+"gave the same. The bytes of machine code and the times differ a little between boots with other tools:",
+"the kernel puts maps and programs at other addresses.",
 "",
 "| package | target | cells | again | fingerprint |",
 "|---|---|---:|---:|---|",
