@@ -26,7 +26,7 @@ pub struct ProgramInfo {
     pub instructions: u32,
     /// Instructions that the verifier processed (Linux 5.16 and later).
     pub verified_instructions: Option<u32>,
-    /// Runs skipped because the program was already running on the CPU (Linux 5.12 and later).
+    /// Runs skipped because a program or an operation on a map ran on the CPU (since 5.12).
     pub recursion_misses: Option<u64>,
     /// Runs while statistics were on (Linux 5.1 and later).
     pub run_time: Option<RunTime>,

@@ -28,7 +28,7 @@ names! {
         MissedProbes = "missed-probes",
         /// Returns that a kretprobe missed because all its instances (`maxactive`) were in use.
         MaxactiveExhausted = "maxactive-exhausted",
-        /// Programs that were skipped because they were already running on the CPU.
+        /// Programs that were skipped because one, or an operation on a map, ran on the CPU.
         RecursionMisses = "recursion-misses",
         /// Keys that did not fit into a map.
         MapInsertFailures = "map-insert-failures",

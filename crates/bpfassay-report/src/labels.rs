@@ -207,9 +207,9 @@ pub(crate) enum MissingEvents {
     NotKnown,
 }
 
-/// Formats skipped programs: `programs skipped 8 times, no byte missing`. The kernel skips a
-/// program that is already running on the same CPU, and counts that even if a copy of the program
-/// ran instead. The bytes show whether events were lost.
+/// Formats skipped programs: `programs skipped 8 times, no byte missing`. The kernel counts a
+/// skipped program even if a copy of the program ran instead. The bytes show whether events were
+/// lost.
 pub(crate) fn skipped(losses: &Losses, missing: MissingEvents) -> Option<String> {
     let times = match losses.recursion_misses? {
         0 => return None,

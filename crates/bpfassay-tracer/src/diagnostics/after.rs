@@ -20,8 +20,8 @@ pub(crate) struct ProgramMisses {
     pub(crate) kretprobe: bool,
     /// Hits that ran no handler, if the kernel counts them.
     pub(crate) probes: Option<u64>,
-    /// Runs that were skipped because the program was already running on that CPU, if the kernel
-    /// counts them.
+    /// Runs that were skipped because a program or an operation on a map was already running on
+    /// that CPU, if the kernel counts them.
     pub(crate) recursion: Option<u64>,
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
                 }
             };
             let detail = format!(
-                "{count} runs on {attached_to} were skipped: the program was running on that CPU already, in a task \
-                 that was preempted inside it or in the context that was interrupted{lost}"
+                "{count} runs on {attached_to} were skipped: a program or an operation on a map was running on that CPU \
+                 already, in a task that was preempted inside it or in the context that was interrupted{lost}"
             );
             findings.push(finding(Pitfall::RecursionMisses, program, detail));
         }
@@ -164,5 +164,8 @@ mod tests {
                 (Pitfall::RingBufferDrops, "ring buffer", "9"),
             ]
         );
+        // The kernel does not tell which of them it was.
+        let said = &found.iter().find(|finding| finding.pitfall == Pitfall::RecursionMisses).unwrap().detail;
+        assert!(said.contains("a program or an operation on a map was running on that CPU"), "{said}");
     }
 }

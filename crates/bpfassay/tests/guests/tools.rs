@@ -192,10 +192,12 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
 /// Tools of Debian's packages, each with the rest of its tool file and the outcome of its run. The
 /// first one reads an argument of a tracepoint, for which bpftrace starts `sh`. The second one
 /// reports a lookup of the time zone at each report, unless a time zone is set. The third one
-/// reports its own reports.
-const OF_PACKAGES: [(&str, &str, &str); 3] = [
+/// clears a map, which the kernel hides from the program that would count it: no program runs
+/// then. The fourth one reports its own reports.
+const OF_PACKAGES: [(&str, &str, &str); 4] = [
     ("argument", "ready = { line = 'attached_probes' }", "measured"),
     ("opens", "ready = { line = '^PID' }", "measured"),
+    ("clears", "ready = { line = 'attached_probes' }", "measured"),
     ("echo", "ready = { line = 'attached_probes' }", "failed"),
 ];
 
@@ -210,6 +212,8 @@ fn tools_of_packages_find_what_every_debian_has() {
     let library = "uprobe:libc:getaddrinfo { @resolved = count(); }";
     let argument = "tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }";
     write("argument.bt", &format!("{argument}\n{library}\n"));
+    let clears = "interval:ms:200 { @a[1] = 1; clear(@a); }";
+    write("clears.bt", &format!("kprobe:htab_map_delete_elem {{ @n = count(); }}\n{clears}\n"));
     write("echo.bt", r#"tracepoint:syscalls:sys_enter_write { printf("%d %s\n", pid, comm); }"#);
     let mut command = uncounted(directory.path());
     command.args(["run", "--yes", "--arch", "x86_64", "--output", "out"]).arg(study("wrong-tools.toml"));
@@ -235,6 +239,8 @@ fn tools_of_packages_find_what_every_debian_has() {
         let run = runs.iter().find(|run| run["record"]["run"].as_str().unwrap().ends_with(name)).unwrap();
         let outcome = &run["record"]["outcome"];
         assert_eq!(outcome["type"], expected, "{name}: {outcome:#}");
+        let skipped = outcome["tool"]["recursion_misses"].as_u64();
+        assert_eq!(skipped > Some(0), name == "clears", "{name}: {outcome:#}");
         if expected == "failed" {
             let said = outcome["excerpt"][0].as_str().unwrap();
             assert!(

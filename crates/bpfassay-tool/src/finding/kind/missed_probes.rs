@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "missed-probes",
-    explanation: "The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Found by the figures, too, where one of calls is right, and another of the same calls is too low. Not evaluated where the kernel does not report misses of every program: those of kprobes, tracepoints and perf events before Linux 6.7, those of fentry and fexit before 5.12, those of kprobes that are attached without a link (bpftrace, bcc), and those of programs of other types.",
+    explanation: "The kernel skipped probes: kprobe misses, or programs that it skips while a program or an operation on a map runs on the CPU. Found by the figures, too, where one of calls is right, and another of the same calls is too low. Not evaluated where the kernel does not report misses of every program: those of kprobes, tracepoints and perf events before Linux 6.7, those of fentry and fexit before 5.12, those of kprobes that are attached without a link (bpftrace, bcc), and those of programs of other types.",
     sources: KindSources::Of(&[Source::Programs, Source::Links, Source::ProgramMisses, Source::ProbeHits]),
     clear: "the kernel counts the misses of each of its programs, and counted none",
     explain: Some(explain),
@@ -69,7 +69,7 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
         (known.fact(|facts| facts.missed_probes), "kprobe hits that ran no handler"),
         (
             known.fact(|facts| facts.recursion_misses),
-            "program runs that were skipped, because a program was already running on the CPU",
+            "program runs that were skipped, because a program or an operation on a map was already running on the CPU",
         ),
     ];
     let some = counts.into_iter().filter_map(|(count, what)| Some((count.filter(|&count| count > 0)?, what)));
@@ -92,6 +92,8 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
 ///
 /// Sources: `bpf_trampoline_enter` counts since Linux 5.12 (9ed9e9ba2337), `__bpf_trace_run` skips
 /// and counts since 6.1 (05b24ff9b2cf), `trace_call_bpf` and links count since 6.7 (dd8657894c11).
+/// `trace_call_bpf` also skips programs while an operation on a map runs on the CPU
+/// (`bpf_disable_instrumentation`).
 fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
     let has = |types: &[u32]| facts.programs.iter().any(|of| types.contains(of));
     // A kernel that counts missed hits of links also counts those of programs.

@@ -150,7 +150,7 @@ fn what_the_kernel_saw() {
     assert_eq!(found(&bad), kinds);
     assert_eq!(
         evidence_of(&bad, Kind::MissedProbes),
-        "kprobe hits that ran no handler: 3\nprogram runs that were skipped, because a program was already running on the CPU: 2"
+        "kprobe hits that ran no handler: 3\nprogram runs that were skipped, because a program or an operation on a map was already running on the CPU: 2"
     );
     assert_eq!(evidence_of(&bad, Kind::MapFull), "map `start`: 16 of 16 entries in use after phase `write`");
     assert!(evidence_of(&bad, Kind::IdleCpu).contains("11000 millionths"));
