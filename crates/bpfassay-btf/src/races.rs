@@ -196,7 +196,9 @@ impl<K: Kernel> Step<'_, K> {
 
     fn loaded(&self, source: u8, offset: i16) -> Value {
         match self.state.get(source) {
-            Value::Element(place) => Value::Loaded { place: place.plus(offset.into()), is_changed: false },
+            Value::Element(place) => {
+                Value::Loaded { place: place.plus(offset.into()), is_changed: false, is_own: false }
+            }
             Value::Frame(frame) => self.state.slot(frame.saturating_add(offset.into())),
             Value::PerCpu => Value::Private,
             _ => Value::Unknown,
@@ -222,7 +224,7 @@ impl<K: Kernel> Step<'_, K> {
                 _ => of_target.changed_by(None),
             },
             ADD => match (of_target, of_source) {
-                (Value::Element(_), Value::Private) | (Value::Private, Value::Element(_)) => Value::Unknown,
+                (Value::Element(_), own) | (own, Value::Element(_)) if own.is_own() => Value::Unknown,
                 (Value::Element(place), _) | (_, Value::Element(place)) => {
                     Value::Element(Place { at: self.at, offset: 0, ..place })
                 }
@@ -247,7 +249,7 @@ impl<K: Kernel> Step<'_, K> {
             }
             Value::Element(place) if code & 0xe7 != ATOMIC => {
                 let place = place.plus(offset.into());
-                let depends = matches!(value, Value::Loaded { place: from, is_changed: true } if from == place);
+                let depends = matches!(value, Value::Loaded { place: from, is_changed: true, .. } if from == place);
                 if depends || self.state.compared.contains(&place) {
                     self.found(place.map);
                 }
@@ -281,7 +283,7 @@ impl<K: Kernel> Step<'_, K> {
             }
             (Value::Map(map), name) if name.contains("update_elem") => {
                 let is_of_map =
-                    |value: &Value| matches!(value, Value::Loaded { place, is_changed: true } if place.map == map);
+                    |value: &Value| matches!(value, Value::Loaded { place, is_changed: true, .. } if place.map == map);
                 let size = self.kernel.map(map).map_or(0, |map| map.value_size);
                 let stores = match arguments[2] {
                     Value::Frame(frame) => {
@@ -321,7 +323,7 @@ impl<K: Kernel> Step<'_, K> {
         let size = self.kernel.map(map).map_or(0, |map| map.key_size);
         let Value::Frame(frame) = arguments[1] else { return false };
         let end = frame.saturating_add_unsigned(size);
-        self.state.slots_between(frame, end).any(|value| value == Value::Private)
+        self.state.slots_between(frame, end).any(Value::is_own)
     }
 }
 

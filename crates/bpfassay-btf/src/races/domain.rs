@@ -42,6 +42,8 @@ pub(super) enum Value {
     Loaded {
         place: Place,
         is_changed: bool,
+        /// Whether it depends on a number that no other CPU or thread has.
+        is_own: bool,
     },
     /// An address in the stack, as a distance from its end.
     Frame(i32),
@@ -66,14 +68,19 @@ impl Value {
             }
             (Self::Number | Self::Constant(_), Self::Loaded { place, .. })
             | (Self::Loaded { place, .. }, Self::Number | Self::Constant(_)) => {
-                Self::Loaded { place, is_changed: true }
+                Self::Loaded { place, is_changed: true, is_own: false }
             }
             (Self::Number | Self::Constant(_), Self::Number | Self::Constant(_)) => Self::Number,
             (Self::Loaded { place, .. }, Self::Loaded { place: same, .. }) if place == same => {
-                Self::Loaded { place, is_changed: true }
+                Self::Loaded { place, is_changed: true, is_own: self.is_own() && other.is_own() }
             }
             _ => Self::Unknown,
         }
+    }
+
+    /// Whether no other CPU, or no other thread, has this number at the same time.
+    pub(super) const fn is_own(self) -> bool {
+        matches!(self, Self::Private | Self::Loaded { is_own: true, .. })
     }
 
     /// Whether a program can have 0 instead: it looked up a value that the map does not have.
@@ -82,10 +89,10 @@ impl Value {
     }
 
     /// Returns the result of a calculation with `self` and another operand.
-    pub(super) const fn changed_by(self, other: Option<Self>) -> Self {
+    pub(super) fn changed_by(self, other: Option<Self>) -> Self {
         match (self, other) {
             (Self::Loaded { place, .. }, _) | (_, Some(Self::Loaded { place, .. })) => {
-                Self::Loaded { place, is_changed: true }
+                Self::Loaded { place, is_changed: true, is_own: self.is_own() || other.is_some_and(Self::is_own) }
             }
             (Self::Private, _) => Self::Private,
             (Self::Number | Self::Constant(_), None | Some(Self::Number | Self::Constant(_))) => Self::Number,

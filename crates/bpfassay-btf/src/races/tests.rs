@@ -27,6 +27,9 @@ const LOCK: i32 = 4;
 const UNLOCK: i32 = 5;
 const COMM: i32 = 6;
 
+/// `BPF_ALU64 | BPF_AND | BPF_X`.
+const AND: u8 = 0x5f;
+
 struct Guest;
 
 impl Kernel for Guest {
@@ -200,6 +203,29 @@ fn elements_of_arrays_and_global_variables_are_shared() {
     assert_eq!(found(&[inlined, PLUS_ONE]), [14]);
     let global: &[Word] = &[(LOAD_WIDE, 0, MAP_VALUE, 0, ARRAY), (0, 0, 0, 0, 24)];
     assert_eq!(found(&[global, PLUS_ONE]), [4]);
+}
+
+/// bpftrace counts lost events of each CPU in an array: `lost[cpu & most]`, where `most` is a
+/// global variable.
+#[test]
+fn what_the_number_of_the_cpu_selects_is_not_shared() {
+    let most: &[Word] = &[(LOAD_WIDE, 1, MAP_VALUE, 0, PER_CPU), (0, 0, 0, 0, 8), (0x79, 1, 1, 0, 0)];
+    let address: &[Word] =
+        &[(0x67, 0, 0, 0, 3), (LOAD_WIDE, 2, MAP_VALUE, 0, ARRAY), (0, 0, 0, 0, 0), (ADD, 2, 0, 0, 0)];
+    let selected =
+        |of: Word, masked: Word| found(&[&[of], most, &[masked], address, &[(MOVE, 0, 2, 0, 0)], PLUS_ONE]).len();
+    let cpu = (CALL, 0, 0, 0, 8);
+    assert_eq!(selected(cpu, (AND, 0, 1, 0, 0)), 0);
+    assert_eq!(selected((MOVE_CONSTANT, 0, 0, 0, 5), (AND, 0, 1, 0, 0)), 1, "the same for all CPUs");
+    // `most & cpu`, and a key with this number.
+    assert_eq!(
+        found(&[&[cpu], most, &[(AND, 1, 0, 0, 0), (0x7b, 10, 1, -16, 0)], &lookup(HASH), PLUS_ONE]),
+        [0_u32; 0]
+    );
+    // A shared number with the CPU added to it is shared.
+    let plus_cpu: &[Word] =
+        &[(MOVE, 6, 0, 0, 0), (CALL, 0, 0, 0, 8), (0x79, 1, 6, 8, 0), (ADD, 1, 0, 0, 0), (0x7b, 6, 1, 8, 0)];
+    assert_eq!(found(&[&lookup_before(5, HASH), plus_cpu]).len(), 1);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "missed-probes",
-    explanation: "The kernel skipped probes: kprobe misses, or programs that it skips while a program or an operation on a map runs on the CPU. Found by the figures, too, where one of calls is right, and another of the same calls is too low. Not evaluated where the kernel does not report misses of every program: those of kprobes, tracepoints and perf events before Linux 6.7, those of fentry and fexit before 5.12, those of kprobes that are attached without a link (bpftrace, bcc), and those of programs of other types.",
+    explanation: "The kernel skipped probes: kprobe misses, or programs that it skips while a program or an operation on a map runs on the CPU. Found by the figures, too, where one of calls is right, and another of the same calls is too low. Not evaluated where the kernel does not report misses of every program: those of perf events, those of kprobes and tracepoints before Linux 6.7, those of fentry and fexit before 5.12, those of kprobes that are attached without a link (bpftrace, bcc), and those of programs of other types.",
     sources: KindSources::Of(&[Source::Programs, Source::Links, Source::ProgramMisses, Source::ProbeHits]),
     clear: "the kernel counts the misses of each of its programs, and counted none",
     explain: Some(explain),
@@ -26,14 +26,15 @@ pub(super) const FINDING: Definition = Definition {
 /// Program types in include/uapi/linux/bpf.h that `trace_call_bpf` runs.
 const KPROBE: u32 = 2;
 const TRACEPOINT: u32 = 5;
+/// The program type in include/uapi/linux/bpf.h that `bpf_overflow_handler` runs.
 const PERF_EVENT: u32 = 7;
 /// Program types that `__bpf_trace_run` runs.
 const RAW_TRACEPOINTS: [u32; 2] = [17, 24];
 /// Program types that a trampoline runs.
 const TRACING: u32 = 26;
 const LSM: u32 = 29;
-/// All of these types.
-const COUNTED: [u32; 7] = [KPROBE, TRACEPOINT, PERF_EVENT, RAW_TRACEPOINTS[0], RAW_TRACEPOINTS[1], TRACING, LSM];
+/// Program types of which the kernel counts how often it skips programs.
+const COUNTED: [u32; 6] = [KPROBE, TRACEPOINT, RAW_TRACEPOINTS[0], RAW_TRACEPOINTS[1], TRACING, LSM];
 
 /// Finds calls that one figure counts completely and another figure of the same calls does not.
 fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
@@ -93,7 +94,7 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
 /// Sources: `bpf_trampoline_enter` counts since Linux 5.12 (9ed9e9ba2337), `__bpf_trace_run` skips
 /// and counts since 6.1 (05b24ff9b2cf), `trace_call_bpf` and links count since 6.7 (dd8657894c11).
 /// `trace_call_bpf` also skips programs while an operation on a map runs on the CPU
-/// (`bpf_disable_instrumentation`).
+/// (`bpf_disable_instrumentation`). `bpf_overflow_handler` skips them then, too, and counts nothing.
 fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
     let has = |types: &[u32]| facts.programs.iter().any(|of| types.contains(of));
     // A kernel that counts missed hits of links also counts those of programs.
@@ -102,10 +103,10 @@ fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
     let links = facts.links.and_then(|links| usize::try_from(links).ok()).unwrap_or(0);
     if facts.programs.is_empty() {
         Some("no BPF program of it is known")
-    } else if has(&[KPROBE, TRACEPOINT, PERF_EVENT]) && !(counts_all && is_counted) {
-        Some(
-            "before Linux 6.7, the kernel does not count how often programs on kprobes, tracepoints and perf events are skipped",
-        )
+    } else if has(&[PERF_EVENT]) {
+        Some("the kernel does not count how often programs on perf events are skipped")
+    } else if has(&[KPROBE, TRACEPOINT]) && !(counts_all && is_counted) {
+        Some("before Linux 6.7, the kernel does not count how often programs on kprobes and tracepoints are skipped")
     } else if has(&[KPROBE]) && (facts.missed_probes.is_none() || links < facts.programs.len()) {
         // It is unknown which program a link belongs to.
         Some("the kernel reports missed hits only of kprobes that are attached by links")

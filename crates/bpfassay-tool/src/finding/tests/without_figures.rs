@@ -203,7 +203,7 @@ fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program()
             .then_some("clear")
             .map_or_else(|| reason(&results, Kind::MissedProbes).to_owned(), str::to_owned)
     };
-    let (kprobe, tracepoint, raw, fexit) = (2, 5, 17, 26);
+    let (kprobe, tracepoint, perf_event, raw, fexit) = (2, 5, 7, 17, 26);
     let none = |status: String, part: &str| assert!(status.contains(part), "{status}");
     // libbpf on 6.1: the kernel counts neither misses of the kprobe nor of the program.
     none(status(&[kprobe], (6, 1), None, Some(0), 1), "before Linux 6.7");
@@ -217,6 +217,9 @@ fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program()
     none(status(&[fexit], (5, 10), None, None, 1), "before Linux 5.12");
     assert_eq!(status(&[raw], (5, 10), None, None, 1), "clear");
     none(status(&[raw], (6, 1), None, None, 1), "raw tracepoints");
+    // `interval` and `profile` of bpftrace.
+    none(status(&[perf_event], (6, 12), None, Some(0), 1), "programs on perf events");
+    none(status(&[fexit, perf_event], (7, 2), None, Some(0), 2), "programs on perf events");
     none(status(&[], (6, 12), None, Some(0), 0), "no BPF program");
 }
 
