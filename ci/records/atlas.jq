@@ -124,7 +124,9 @@ map(known) as $all
 | [$all[] | select(must("plan").study.name != "atlas")] as $checks
 | ([$all[] | select(must("plan").study.name == "atlas")] | of_runs) as $of_runs
 | ($old[0] // {targets: [], packages: {}, kernels: {}, tools: []}) as $before
-| ([$checks[] | must("plan").study.tool_files[] | {(.file.name): (.file.source.debian[0].package? // "seed systems")}] | add // {}) as $package
+# A tool that no program list has is a seed system.
+| ([$checks[] | must("plan").study.tool_files[].file | {(.name): ([.description | capture(" of the package (?<name>\\S+) in ").name][0] // "seed systems")}]
+    | add // {}) as $package
 | {
     targets: (reduce ($checks[].cells[] | target) as $target ($before.targets; if index([$target]) then . else . + [$target] end)),
     packages: ($before.packages + ([$checks[].provenance[].targets[].payload[] | select([.name] | inside([$package[]])) | {(.name): .version}] | add // {})),
