@@ -47,7 +47,7 @@ def series: split(" ")[1];
 def added($kind):
   [cells[] | select(.target == "x86_64 6.12" and (.run.costs[$kind]? | type) == "number")]
   | [.[] | select(.run.costs[$kind] >= 1)] as $some | select($some != []) | ($some | max_by(.run.costs[$kind])) as $most
-  | "On x86_64 6.12, \($some | length) of \(length) tools add instructions to each \($kind | call): the median of these tools adds \([$some[].run.costs[$kind]] | median | grouped), and `\($most.tool)` adds most, \($most.run.costs[$kind] | round | grouped).";
+  | "On x86_64 6.12, \($some | length) of \(length) tools add instructions, on average, to a \($kind | call): the median of these tools adds \([$some[].run.costs[$kind]] | median | grouped), and `\($most.tool)` adds most, \($most.run.costs[$kind] | round | grouped).";
 
 # What a reader can tell others. Each sentence is left out if the data has nothing for it.
 def sentences:
@@ -173,7 +173,7 @@ with_cells
   | (map(select(.is_free | not)) | sort_by(.tool)[]
       | . as $cell | "| \(.tool) | \(.target) | \(.run.counts // "-") | \([calls[] as $call | $cell.run.costs[$call] | if type == "string" then cell_text else . // "-" | tostring end] | join(" | ")) |"),
     "",
-    (map(select(.is_free)) | group_by(.target)[] | "On \(.[0].target), \(length | count("other tool adds"; "other tools add")) less than one instruction to each of these calls.")),
+    (map(select(.is_free)) | group_by(.target)[] | "On \(.[0].target), \(length | count("other tool adds"; "other tools add")) less than one instruction to any of these calls, on average.")),
 "",
 ($atlas | cost_sentences | "- " + .),
 "",
