@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The contents of results/atlas/atlas.json, from the results.json of all groups (jq --slurp): of
-# `check`, and of `run vm-tests/atlas.toml`. The latest check of a cell counts. $old has the atlas to
-# which they are added, or nothing.
+# `check`, and of `run vm-tests/atlas.toml`. The latest check of a cell counts. $old has the atlas
+# to which they are added, or nothing.
 include "results";
 
 # What a guest lacks, if that is why the tool did not become ready; else nothing.

@@ -211,8 +211,8 @@ pub struct ToolFigures {
     /// CPU time of the tool's processes at three instants, in microseconds (cgroup `usage_usec`).
     pub processor_us: ProcessorTime,
     /// How often the kernel had skipped the tool's programs when it was stopped, because a program
-    /// or an operation on a map ran on the CPU (`recursion_misses`). `None` if it does not report it
-    /// (before Linux 5.12).
+    /// or an operation on a map ran on the CPU (`recursion_misses`). `None` if the kernel does not
+    /// report it (before Linux 5.12).
     #[serde(default)]
     pub recursion_misses: Option<u64>,
     /// Hits of the tool's kprobes that had run no program when it was stopped, from its links.

@@ -292,7 +292,7 @@ pub struct Losses {
     /// kprobe hits that ran no handler (`nmissed` in `/sys/kernel/debug/tracing/kprobe_profile` or
     /// in the link's info).
     pub missed_probes: Option<u64>,
-    /// Programs skipped as one, or an operation on a map, ran on the CPU (`recursion_misses`, 5.12).
+    /// Runs skipped while a program or an operation on a map ran (`recursion_misses`, since 5.12).
     pub recursion_misses: Option<u64>,
     /// Keys that did not fit into a map, so their events were not counted.
     pub map_insert_failures: Option<u64>,

@@ -241,6 +241,13 @@ fn json_of(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
+/// Returns what a successful `jq` prints.
+fn printed(jq: &mut Command) -> String {
+    let output = jq.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// Returns the contents of atlas.json with `results`, added to the atlas `old`.
 fn atlas_of(directory: &Path, old: Option<&Value>, results: &[Value]) -> Value {
     let kept = directory.join("old.json");
@@ -257,9 +264,7 @@ fn atlas_of(directory: &Path, old: Option<&Value>, results: &[Value]) -> Value {
         fs::write(&path, results.to_string()).unwrap();
         jq.arg(path);
     }
-    let output = jq.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_str(&printed(&mut jq)).unwrap()
 }
 
 #[test]
@@ -351,9 +356,7 @@ fn two_versions_of_a_package_differ_by_what_their_cells_differ_by() {
         fs::write(&path, value.to_string()).unwrap();
         jq.arg("--slurpfile").arg(name).arg(path);
     }
-    let output = jq.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let page = String::from_utf8(output.stdout).unwrap();
+    let page = printed(&mut jq);
     let sentences: Vec<&str> = page.lines().filter(|line| line.starts_with("- ")).collect();
     assert_eq!(
         sentences,
@@ -393,10 +396,9 @@ fn the_sentences_of_an_atlas_have_its_counts() {
     let path = directory.path().join("atlas.json");
     fs::write(&path, atlas.to_string()).unwrap();
     let script = Path::new(CI).join("atlas-readme.jq");
-    let output =
-        Command::new("jq").args(["-r", "--arg", "fingerprints", "", "-f"]).arg(script).arg(path).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
+    let mut jq = Command::new("jq");
+    jq.args(["-r", "--arg", "fingerprints", "", "-f"]).arg(script).arg(path);
+    insta::assert_snapshot!(printed(&mut jq));
 }
 
 /// Every sentence of the pages follows from atlas.json.

@@ -94,7 +94,8 @@ fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
 /// Sources: `bpf_trampoline_enter` counts since Linux 5.12 (9ed9e9ba2337), `__bpf_trace_run` skips
 /// and counts since 6.1 (05b24ff9b2cf), `trace_call_bpf` and links count since 6.7 (dd8657894c11).
 /// `trace_call_bpf` also skips programs while an operation on a map runs on the CPU
-/// (`bpf_disable_instrumentation`). `bpf_overflow_handler` skips them then, too, and counts nothing.
+/// (`bpf_disable_instrumentation`). `bpf_overflow_handler` skips in the same cases, and counts
+/// nothing.
 fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
     let has = |types: &[u32]| facts.programs.iter().any(|of| types.contains(of));
     // A kernel that counts missed hits of links also counts those of programs.
